@@ -1,0 +1,31 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench install
+
+demo: install       ## collect, train and evaluate on FourRooms, end to end
+	$(BIN)/sdil demo --out demo --overwrite
+
+test: install       ## the whole test suite
+	$(BIN)/python -m pytest -n auto
+
+check: install      ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install      ## every figure of the README, measured on this machine
+	$(BIN)/python benchmarks/training_speed.py
+	$(BIN)/python benchmarks/rollout_speed.py
+	$(BIN)/python benchmarks/training_memory.py
+	$(BIN)/python benchmarks/bc_curve.py
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@

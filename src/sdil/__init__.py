@@ -1,0 +1,53 @@
+"""sdil: imitation learning from a few trusted demonstrations and many doubtful ones."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # MiniGrid's pygame greets on stdout
+
+from sdil.tasks import get_task as get_task  # registers our environments with Gymnasium
+
+if TYPE_CHECKING:
+    from sdil.algorithms import load_policy as load_policy
+    from sdil.algorithms.bc import BC as BC
+    from sdil.demonstrations import Demonstrations as Demonstrations
+    from sdil.errors import InputError as InputError
+    from sdil.evaluation.metrics import action_metrics as action_metrics
+    from sdil.evaluation.rollout import evaluate as evaluate
+    from sdil.formats.folder import load_demonstrations as load_demonstrations
+    from sdil.formats.folder import load_truth as load_truth
+    from sdil.formats.folder import save_demonstrations as save_demonstrations
+    from sdil.spaces import Spaces as Spaces
+    from sdil.trajectories import Trajectory as Trajectory
+
+__version__ = version("sdil")
+
+_HOMES = {
+    "BC": "sdil.algorithms.bc",
+    "Demonstrations": "sdil.demonstrations",
+    "InputError": "sdil.errors",
+    "Spaces": "sdil.spaces",
+    "Trajectory": "sdil.trajectories",
+    "action_metrics": "sdil.evaluation.metrics",
+    "evaluate": "sdil.evaluation.rollout",
+    "load_demonstrations": "sdil.formats.folder",
+    "load_policy": "sdil.algorithms",
+    "load_truth": "sdil.formats.folder",
+    "save_demonstrations": "sdil.formats.folder",
+}
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: PyTorch takes seconds."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'sdil' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,94 @@
+"""Behaviour cloning (Pomerleau 1991): maximise the likelihood of the recorded actions.
+
+`BC().fit(demos.clean_only())` is the first setting of the paper's table 1, `BC().fit(demos)`, which
+takes every noisy step for a good one, the second. Early stopping looks at clean validation in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from sdil.algorithms.training import (
+    Budget,
+    Convergence,
+    OnEpoch,
+    State,
+    check,
+    hold_out,
+    mean_nll,
+    seeded,
+)
+from sdil.demonstrations import Demonstrations
+from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
+from sdil.windows import Windows
+
+
+@dataclass(frozen=True)
+class BC:
+    """Behaviour cloning."""
+
+    look_back: int = 0
+    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Steps per update."""
+    min_updates: int = 400
+    """Updates before early stopping may end training."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Updates at the most."""
+
+    name: ClassVar[str] = "bc"
+    reference: ClassVar[str] = "Pomerleau 1991"
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> PlainPolicy:
+        """Clone clean and noisy steps alike; validation is clean. `env` is not used."""
+        check(demos, self)
+        train, held_out = hold_out(demos, valid, seed=seed)
+        windows = Windows(train.all, self.look_back)
+        valid_windows = Windows(held_out, self.look_back)
+        architecture = Architecture(self.look_back, self.hidden, self.layers)
+        with seeded(seed) as generator:
+            network = PlainNetwork(demos.spaces, architecture)
+        network.features.standardise.fit(windows)
+
+        def loss(index: Tensor) -> dict[str, Tensor]:
+            logits = network(windows.at(index))
+            return {"imitation": F.cross_entropy(logits, windows.actions_at(index))}
+
+        Convergence(
+            "clone",
+            {"network": network},
+            loss=loss,
+            valid_loss=lambda: mean_nll(network, valid_windows),
+            n_samples=len(windows),
+            batch_size=self.batch_size,
+            budget=Budget(self.min_updates, self.patience, self.max_updates),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            generator=generator,
+        ).run(on_epoch, resume)
+        return PlainPolicy(
+            demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)
+        )

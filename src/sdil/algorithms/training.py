@@ -1,0 +1,254 @@
+"""What every learner trains with: batches, convergence, checkpoints. Nothing here knows SDIL.
+
+A learner speaks through `on_epoch`; whoever calls `fit` owns progress bars, files and Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sdil.demonstrations import Demonstrations, split_groups
+from sdil.errors import InputError
+from sdil.policy import Policy, require_vectors_and_discrete_actions
+from sdil.trajectories import Trajectories
+from sdil.windows import Window, Windows
+
+State = dict[str, Tensor]
+"""All that training needs to go on from here: weights, optimiser, random state, counters."""
+
+_SHORTEST_EPOCH = 20  # updates; ten clean trajectories are a single batch
+_STEPS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a learner says after each epoch."""
+
+    phase: str
+    """The part of training this belongs to."""
+    index: int
+    """Epochs of this phase that are done."""
+    total: int
+    """Epochs of this phase at the most; early stopping may end it before."""
+    losses: dict[str, float]
+    """Mean loss terms over the epoch, and other figures worth keeping."""
+    state: Callable[[], State]
+    """Gives a checkpoint: pass it to `fit(..., resume=...)` to go on from here."""
+
+
+OnEpoch = Callable[[Epoch], None]
+
+
+class Learner(Protocol):
+    """A frozen dataclass of hyper-parameters that turns demonstrations into a policy."""
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> Policy: ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train: until validation stops improving, counted in updates."""
+
+    min_updates: int
+    patience: int
+    max_updates: int
+
+    def __post_init__(self) -> None:
+        if self.max_updates < 1 or self.patience < 1 or self.min_updates < 0:
+            raise InputError(f"a training budget needs positive numbers of updates: {self}")
+
+
+def hold_out(
+    demos: Demonstrations, valid: Demonstrations | None, *, seed: int
+) -> tuple[Demonstrations, Trajectories]:
+    """Training demonstrations and clean validation trajectories.
+
+    Without `valid`, a fifth of the clean trajectories (whole groups) is held out, at least one; a
+    single clean trajectory serves as both, with a warning.
+    """
+    if valid is not None:
+        if valid.spaces != demos.spaces:
+            raise InputError("validation and training demonstrations have different spaces")
+        return demos, valid.clean
+    groups = demos.clean.groups
+    if len({i if g is None else g for i, g in enumerate(groups)}) == 1:
+        warnings.warn(
+            "one clean trajectory (or group) serves for training and for validation; "
+            "early stopping cannot see overfitting. Give more, or pass `valid`.",
+            stacklevel=3,
+        )
+        return demos, demos.clean
+    train, held = split_groups(groups, (4.0, 1.0), seed=seed)
+    return Demonstrations(demos.clean.subset(train), demos.noisy, demos.spaces), demos.clean.subset(
+        held
+    )
+
+
+def check(demos: Demonstrations, learner: Learner) -> None:
+    """Refuse data that our networks cannot take."""
+    require_vectors_and_discrete_actions(demos.spaces, learner.name)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[torch.Generator]:
+    """Initialise networks inside; batches come from the generator. torch's own state is kept."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+
+
+def mean_nll(logits: Callable[[Window], Tensor], windows: Windows) -> Tensor:
+    """The negative log-likelihood of the recorded actions, mean over all steps."""
+    total = torch.zeros((), dtype=torch.float64)
+    with torch.no_grad():
+        for index in torch.arange(len(windows)).split(_STEPS_AT_ONCE):
+            actions = windows.actions_at(index)
+            total += F.cross_entropy(logits(windows.at(index)), actions, reduction="sum")
+    return total / len(windows)
+
+
+class Convergence:
+    """Trains modules on one loss until clean validation stops improving, then keeps the best.
+
+    An epoch is one pass over the data, or several where a pass is under 20 updates.
+    """
+
+    def __init__(
+        self,
+        phase: str,
+        modules: Mapping[str, nn.Module],
+        *,
+        loss: Callable[[Tensor], Mapping[str, Tensor]],
+        valid_loss: Callable[[], Tensor],
+        n_samples: int,
+        batch_size: int,
+        budget: Budget,
+        learning_rate: float,
+        weight_decay: float,
+        generator: torch.Generator,
+    ) -> None:
+        """`loss` maps sample numbers (B,) to named terms; their sum is what is descended."""
+        self.phase = phase
+        self.modules = modules
+        self.loss = loss
+        self.valid_loss = valid_loss
+        self.n_samples = n_samples
+        self.batch_size = batch_size
+        self.budget = budget
+        self.generator = generator
+        self.parameters = [p for m in modules.values() for p in m.parameters() if p.requires_grad]
+        self.optimiser = torch.optim.Adam(
+            self.parameters, lr=learning_rate, weight_decay=weight_decay, fused=True
+        )
+        per_pass = math.ceil(n_samples / batch_size)
+        self.passes = math.ceil(_SHORTEST_EPOCH / per_pass)
+        self.updates_per_epoch = self.passes * per_pass
+        self.epochs = 0
+        self.updates = 0
+        self.best_loss = math.inf
+        self.best_update = 0
+        self.best = self._weights()
+
+    def run(self, on_epoch: OnEpoch | None = None, resume: State | None = None) -> None:
+        """Train to convergence; `resume` is a state that `on_epoch` was given before."""
+        if resume is not None:
+            self._restore(resume)
+        total = math.ceil(self.budget.max_updates / self.updates_per_epoch)
+        while not self._converged():
+            losses = self._train_one_epoch()
+            valid = float(self.valid_loss())
+            self.epochs += 1
+            if valid < self.best_loss:
+                self.best_loss, self.best_update, self.best = valid, self.updates, self._weights()
+            if on_epoch is not None:
+                terms = {**losses, "valid_nll": valid}
+                on_epoch(Epoch(self.phase, self.epochs, total, terms, self.state))
+        for name, module in self.modules.items():
+            module.load_state_dict(_below(self.best, name))
+
+    def state(self) -> State:
+        """Everything, flat, as tensors."""
+        optimiser = {
+            f"optimiser.{i}.{key}": value
+            for i, entry in self.optimiser.state_dict()["state"].items()
+            for key, value in entry.items()
+        }
+        counters = torch.tensor(
+            [self.epochs, self.updates, self.best_update, self.best_loss], dtype=torch.float64
+        )
+        return {
+            **{f"now.{k}": v for k, v in self._weights().items()},
+            **{f"best.{k}": v for k, v in self.best.items()},
+            **{k: v.clone() for k, v in optimiser.items()},
+            "counters": counters,
+            "generator": self.generator.get_state(),
+        }
+
+    def _restore(self, state: State) -> None:
+        for name, module in self.modules.items():
+            module.load_state_dict(_below(state, f"now.{name}"))
+        self.best = {k: v.clone() for k, v in _below(state, "best").items()}
+        saved = self.optimiser.state_dict()
+        saved["state"] = {
+            i: {k: v.clone() for k, v in _below(state, f"optimiser.{i}").items()}
+            for i in range(len(self.parameters))
+        }
+        self.optimiser.load_state_dict(saved)
+        epochs, updates, best_update, self.best_loss = state["counters"].tolist()
+        self.epochs, self.updates, self.best_update = int(epochs), int(updates), int(best_update)
+        self.generator.set_state(state["generator"])
+
+    def _train_one_epoch(self) -> dict[str, float]:
+        sums: dict[str, Tensor] = {}
+        for _ in range(self.passes):
+            order = torch.randperm(self.n_samples, generator=self.generator)
+            for index in order.split(self.batch_size):
+                terms = self.loss(index)
+                loss = sum(terms.values(), start=torch.zeros(()))
+                self.optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                self.optimiser.step()
+                for name, term in terms.items():
+                    sums[name] = sums.get(name, 0.0) + term.detach()
+        self.updates += self.updates_per_epoch
+        return {name: float(value) / self.updates_per_epoch for name, value in sums.items()}
+
+    def _converged(self) -> bool:
+        if self.updates >= self.budget.max_updates:
+            return True
+        waited = self.updates - self.best_update
+        return self.updates >= self.budget.min_updates and waited >= self.budget.patience
+
+    def _weights(self) -> State:
+        return {
+            f"{name}.{key}": value.clone()
+            for name, module in self.modules.items()
+            for key, value in module.state_dict().items()
+        }
+
+
+def _below(state: State, prefix: str) -> State:
+    """The entries whose names begin with `prefix.`, without it."""
+    return {k[len(prefix) + 1 :]: v for k, v in state.items() if k.startswith(prefix + ".")}

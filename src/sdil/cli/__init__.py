@@ -1,0 +1,65 @@
+"""The command line. Thin: parse, call, print. Each command is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib import import_module
+
+from sdil.errors import InputError
+
+COMMANDS = {
+    "collect": "make demonstrations of a benchmark task",
+    "inspect": "say what a folder of demonstrations holds",
+    "train": "learn a policy from demonstrations",
+    "evaluate": "measure a policy in its environment and on recorded steps",
+    "demo": "collect, train and evaluate on FourRooms, end to end",
+    "expert": "train a PPO agent that can demonstrate a task (needs sdil[experts])",
+}
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        _print_help()
+        return 0 if arguments else BAD_INPUT
+    if arguments[0] == "--version":
+        from sdil import __version__
+
+        print(f"sdil {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(f"sdil: there is no command {name!r}; try sdil --help", file=sys.stderr)
+        return BAD_INPUT
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    try:
+        import_module(f"sdil.cli.{name}").main(rest)
+    except InputError as error:
+        print(f"sdil {name}: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print(f"\nsdil {name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `sdil inspect ... | head`
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+def _print_help() -> None:
+    width = max(map(len, COMMANDS))
+    print("usage: sdil COMMAND [OPTIONS]\n")
+    print("Imitation learning from a few trusted demonstrations and many doubtful ones.\n")
+    print("commands:")
+    for name, text in COMMANDS.items():
+        print(f"  {name:<{width}}  {text}")
+    print("\nsdil COMMAND --help says more about each, sdil --version which version this is.")
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)

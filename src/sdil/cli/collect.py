@@ -1,0 +1,98 @@
+"""`sdil collect`: demonstrations of a benchmark task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+
+from sdil.cli.console import parse, print_json, progress
+from sdil.files import refuse_existing
+from sdil.formats.folder import save_demonstrations
+from sdil.tasks import get_task
+
+TaskName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    parse(collect, arguments, "collect")
+
+
+def collect(
+    task: tyro.conf.Positional[TaskName],
+    out: Path,
+    clean: int = 100,
+    noisy: int = 600,
+    seed: int = 0,
+    expert: Literal["planner", "ppo"] = "planner",
+    noise: Literal["paper", "segments"] = "paper",
+    clean_random_steps: float | None = None,
+    noisy_random_steps: float | None = None,
+    overwrite: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Make demonstrations of a task: a clean set, a noisy set, and the truth about each step.
+
+    Args:
+        task: The task.
+        out: The folder to write; it must not exist.
+        clean: Number of clean (trusted) episodes.
+        noisy: Number of noisy episodes.
+        seed: Everything random follows from it.
+        expert: Who demonstrates: a shortest-path planner, or a PPO agent trained beforehand.
+        noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
+            another place; DoorKey: most steps are random). segments: good stretches interrupted by
+            detours and random stretches, whose places are known.
+        clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
+        noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
+        overwrite: Replace the folder if it exists.
+        as_json: Print the answer as JSON.
+    """
+    refuse_existing(out, overwrite=overwrite)
+    chosen = get_task(task)
+    with progress(f"collecting {task}") as update:
+        demos, truth = chosen.collect(
+            clean=clean,
+            noisy=noisy,
+            seed=seed,
+            expert=expert,
+            noise=noise,
+            clean_random_steps=clean_random_steps,
+            noisy_random_steps=noisy_random_steps,
+            on_progress=update,
+        )
+    origin = {
+        "expert": expert,
+        "noise": noise,
+        "seed": seed,
+        "clean_random_steps": clean_random_steps,
+        "noisy_random_steps": noisy_random_steps,
+    }
+    save_demonstrations(
+        demos,
+        out,
+        task=task,
+        environment=chosen.environment,
+        truth=truth,
+        origin=origin,
+        overwrite=overwrite,
+    )
+    good = float(np.concatenate(truth.noisy_good).mean()) if truth.noisy_good else None
+    if as_json:
+        print_json(
+            {
+                "folder": str(out),
+                "clean": {"episodes": len(demos.clean), "steps": demos.clean.n_steps},
+                "noisy": {"episodes": len(demos.noisy), "steps": demos.noisy.n_steps},
+                "noisy_good_share": good,
+                "fingerprint": demos.fingerprint(),
+            }
+        )
+        return
+    print(f"{len(demos.clean)} clean episodes ({demos.clean.n_steps} steps)")
+    share = "" if good is None else f", {good:.0%} of them good"
+    print(f"{len(demos.noisy)} noisy episodes ({demos.noisy.n_steps} steps{share})")
+    print(f"written to {out}; look at it with: sdil inspect {out}")

@@ -1,0 +1,73 @@
+"""What commands share: arguments by tyro, progress and tables by rich."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+Result = TypeVar("Result")
+
+errors = Console(stderr=True)
+
+
+def parse(command: Callable[..., Result], arguments: Sequence[str], name: str) -> Result:
+    """Call `command` with the arguments of the command line; tyro exits with 2 on a wrong one."""
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs)
+    return tyro.cli(command, args=list(arguments), prog=f"sdil {name}", config=config)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[..., None]]:
+    """A bar on the terminal: call it with (done, total), and a new text where that changes.
+
+    Nothing is shown where the output is not a terminal.
+    """
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(text, total=None)
+
+        def update(done: int, total: int, description: str = text) -> None:
+            bar.update(task, completed=done, total=total, description=description)
+
+        yield update
+
+
+def print_json(value: Any) -> None:
+    """Print for a program to read."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    print()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table whose first column is text and whose others are numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

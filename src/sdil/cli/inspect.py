@@ -1,0 +1,127 @@
+"""`sdil inspect`: what a folder of demonstrations holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import gymnasium as gym
+import numpy as np
+import tyro
+
+from sdil.cli.console import parse, print_json, print_table
+from sdil.demonstrations import Demonstrations
+from sdil.formats.folder import Truth, describe, load_demonstrations, load_truth
+from sdil.trajectories import Trajectories
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    parse(inspect, arguments, "inspect")
+
+
+def inspect(
+    folder: tyro.conf.Positional[Path],
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Say what a folder of demonstrations holds, after checking every value in it.
+
+    Args:
+        folder: A folder that `sdil collect` or `sdil.save_demonstrations` wrote.
+        as_json: Print the answer as JSON.
+    """
+    about, demos, truth = describe(folder), load_demonstrations(folder), load_truth(folder)
+    summary = summarise(demos, truth)
+    head = {key: about[key] for key in ("task", "environment", "origin")}
+    if as_json:
+        print_json({"folder": str(folder), **head, **summary})
+        return
+    made = ", ".join(f"{k} {v}" for k, v in about["origin"].items() if v is not None)
+    print(f"{folder}: task {about['task']}, environment {about['environment']}")
+    if made:
+        print(f"made with {made}")
+    print(f"observation {demos.spaces.observation}\naction      {demos.spaces.action}\n")
+    names = ("clean", "noisy")
+    rows = [
+        [label, *(_show(summary[name][key]) for name in names)]
+        for key, label in _LABELS.items()
+        if any(summary[name][key] is not None for name in names)
+    ]
+    print_table("sets", ["", *names], rows)
+    if isinstance(demos.spaces.action, gym.spaces.Discrete):
+        shares = [summary[name]["action_share"] for name in names]
+        rows = [[str(a), *(_percent(s, a) for s in shares)] for a in range(len(shares[0]))]
+        print_table("actions", ["action", *names], rows)
+    print(f"fingerprint {summary['fingerprint'][:16]}")
+
+
+_LABELS = {
+    "episodes": "episodes",
+    "steps": "steps",
+    "length_mean": "mean length",
+    "length_range": "shortest - longest",
+    "reward_mean": "mean reward",
+    "distinct_starts": "distinct starts",
+    "terminated": "ended by the task",
+    "groups": "groups",
+    "without_rewards": "without rewards",
+    "without_final_observation": "without final observation",
+    "good_share": "good steps (truth)",
+}
+
+
+def summarise(demos: Demonstrations, truth: Truth | None) -> dict[str, Any]:
+    """Counts and shares of both sets."""
+    goods = (None, None) if truth is None else (truth.clean_good, truth.noisy_good)
+    n_actions = (
+        int(demos.spaces.action.n) if isinstance(demos.spaces.action, gym.spaces.Discrete) else None
+    )
+    sets = {
+        name: _summarise_set(trajectories, good, n_actions)
+        for name, trajectories, good in zip(
+            ("clean", "noisy"), (demos.clean, demos.noisy), goods, strict=True
+        )
+    }
+    return {**sets, "fingerprint": demos.fingerprint()}
+
+
+def _summarise_set(
+    trajectories: Trajectories, good: list[Any] | None, n_actions: int | None
+) -> dict[str, Any]:
+    if not len(trajectories):
+        empty = dict.fromkeys(_LABELS)
+        share = None if n_actions is None else [0.0] * n_actions
+        return {**empty, "episodes": 0, "steps": 0, "action_share": share}
+    lengths = trajectories.lengths
+    first = trajectories.observations[trajectories.first_row]
+    earned = [t.rewards.sum() for t in trajectories if t.rewards is not None]
+    actions = trajectories.actions[trajectories.steps()]
+    groups = {g for g in trajectories.groups if g is not None}
+    return {
+        "episodes": len(trajectories),
+        "steps": trajectories.n_steps,
+        "length_mean": float(lengths.mean()),
+        "length_range": f"{lengths.min()} - {lengths.max()}",
+        "reward_mean": float(np.mean(earned)) if earned else None,
+        "distinct_starts": len(np.unique(first, axis=0)),
+        "terminated": int(trajectories.terminated.sum()),
+        "groups": len(groups) or None,
+        "without_rewards": int((~trajectories.has_rewards).sum()) or None,
+        "without_final_observation": int((~trajectories.has_final).sum()) or None,
+        "good_share": float(np.concatenate(good).mean()) if good else None,
+        "action_share": (
+            None
+            if n_actions is None
+            else (np.bincount(actions, minlength=n_actions) / len(actions)).tolist()
+        ),
+    }
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _percent(shares: list[float], action: int) -> str:
+    return f"{shares[action]:.1%}" if shares[action] else "-"

@@ -1,0 +1,170 @@
+"""A run folder: what was asked for, checkpoints while it trains, and the policy at the end.
+
+runs/bc/
+  run.json             learner, seed, data and its fingerprint, versions, command
+  epochs.json          every loss term of every epoch
+  timing.json          when, where and how long: apart, so that equal runs give equal records
+  policy.json, policy.safetensors    only once training has finished
+  checkpoint-N.safetensors           the last two; gone once training has finished
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from sdil.algorithms import LEARNERS
+from sdil.algorithms.training import Epoch, State
+from sdil.cli.console import progress
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.files import new_file, read_json, refuse_existing, write_json
+from sdil.formats.folder import describe, load_demonstrations
+
+FORMAT_VERSION = 1
+_PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """What a run was asked to do."""
+
+    learner: str
+    hyperparameters: dict[str, Any]
+    seed: int
+    data: str
+    valid: str | None
+    clean_only: bool
+    command: list[str]
+
+
+def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any]:
+    """Train in a new folder."""
+    interrupted = (out / "run.json").exists() and not (out / "policy.json").exists()
+    if interrupted and not overwrite:
+        raise InputError(
+            f"{out} holds an interrupted run; go on with `sdil train --resume {out}`, "
+            "or pass --overwrite"
+        )
+    refuse_existing(out, overwrite=overwrite)
+    demos, valid, about = _load(inputs)
+    if overwrite and out.exists():
+        if not (out / "run.json").exists():
+            raise InputError(f"{out} is not a run folder, so it is not overwritten")
+        shutil.rmtree(out)
+    write_json(
+        out / "run.json",
+        {
+            "format": FORMAT_VERSION,
+            **asdict(inputs),
+            "task": about["task"],
+            "environment": about["environment"],
+            "fingerprint": demos.fingerprint(),
+            "valid_fingerprint": None if valid is None else valid.fingerprint(),
+            "versions": {name: version(name) for name in _PACKAGES},
+        },
+    )
+    return _train(inputs, demos, valid, out, resume=None, before=[])
+
+
+def continue_run(out: Path) -> dict[str, Any]:
+    """Go on from the last checkpoint of an interrupted run."""
+    about = read_run(out)
+    if (out / "policy.json").exists():
+        raise InputError(f"{out} is finished; there is nothing to resume")
+    names = RunInputs.__dataclass_fields__
+    inputs = RunInputs(**{name: about[name] for name in names})
+    demos, valid, _ = _load(inputs)
+    if demos.fingerprint() != about["fingerprint"]:
+        raise InputError(f"{inputs.data} has changed since {out} was started; train anew")
+    saved = sorted(out.glob("checkpoint-*.safetensors"), key=_number)
+    if not saved:
+        return _train(inputs, demos, valid, out, resume=None, before=[])
+    try:
+        with safe_open(saved[-1], framework="pt") as file:
+            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            before = json.loads(file.metadata()["epochs"])
+    except Exception as error:  # safetensors raises its own kind
+        raise InputError(
+            f"{saved[-1]}: damaged ({error}); delete it to use the one before"
+        ) from None
+    return _train(inputs, demos, valid, out, resume=state, before=before)
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The contents of `run.json`."""
+    if not folder.exists():
+        raise InputError(f"{folder} does not exist; `sdil train` makes a run folder")
+    about = read_json(folder / "run.json", what="a run folder")
+    if about.get("format") != FORMAT_VERSION:
+        raise InputError(f"{folder / 'run.json'}: format {about.get('format')!r} is not known")
+    return dict(about)
+
+
+def _load(inputs: RunInputs) -> tuple[Demonstrations, Demonstrations | None, dict[str, Any]]:
+    demos = load_demonstrations(inputs.data)
+    valid = None if inputs.valid is None else load_demonstrations(inputs.valid)
+    return demos.clean_only() if inputs.clean_only else demos, valid, describe(inputs.data)
+
+
+def _train(
+    inputs: RunInputs,
+    demos: Demonstrations,
+    valid: Demonstrations | None,
+    out: Path,
+    *,
+    resume: State | None,
+    before: list[dict[str, Any]],
+) -> dict[str, Any]:
+    hyperparameters = inputs.hyperparameters
+    learner = LEARNERS[inputs.learner](**hyperparameters)
+    epochs = list(before)
+    began = time.perf_counter()
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    with progress(f"training {inputs.learner}") as update:
+
+        def on_epoch(epoch: Epoch) -> None:
+            epochs.append({"phase": epoch.phase, "epoch": epoch.index, **epoch.losses})
+            _save_checkpoint(out, len(epochs), epoch.state(), epochs)
+            update(epoch.index, epoch.total, f"{inputs.learner}: {epoch.phase}")
+
+        try:
+            policy = learner.fit(
+                demos, valid=valid, seed=inputs.seed, on_epoch=on_epoch, resume=resume
+            )
+        except KeyboardInterrupt:
+            raise InputError(
+                f"interrupted after epoch {len(epochs)}; nothing is lost. "
+                f"Go on with: sdil train --resume {out}"
+            ) from None
+    seconds = time.perf_counter() - began
+    write_json(out / "epochs.json", epochs)
+    machine = {"platform": platform.platform(), "cpus": os.cpu_count()}
+    write_json(out / "timing.json", {"started": started, "seconds": seconds, **machine})
+    policy.save(out)
+    for file in out.glob("checkpoint-*.safetensors"):
+        file.unlink()
+    losses = {k: v for k, v in epochs[-1].items() if isinstance(v, float)}
+    return {"epochs": len(epochs), "seconds": seconds, "losses": losses}
+
+
+def _save_checkpoint(out: Path, number: int, state: State, epochs: list[dict[str, Any]]) -> None:
+    with new_file(out / f"checkpoint-{number}.safetensors") as temporary:
+        save_file(state, temporary, metadata={"epochs": json.dumps(epochs)})
+    for file in sorted(out.glob("checkpoint-*.safetensors"), key=_number)[:-2]:
+        file.unlink()
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.partition("-")[2])

@@ -1,0 +1,246 @@
+"""Demonstrations: what a learner is given (paper, section 3).
+
+A clean (trusted) and a noisy (unknown quality) set over the same spaces, validated on
+construction, with the splits and subsets that studies use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.spaces import Array, Spaces, element_shape, find_fault, infer_spaces
+from sdil.trajectories import Trajectories, Trajectory
+
+
+@dataclass(frozen=True)
+class Split:
+    """Disjoint parts of one pool of demonstrations."""
+
+    train: Demonstrations
+    """What a learner is given: clean and noisy."""
+    valid: Demonstrations
+    """Clean only; early stopping looks at it."""
+    test: Demonstrations
+    """Clean only; nothing looks at it before the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstrations:
+    """A clean set and a noisy set over the same spaces. The noisy one may be empty.
+
+    Spaces that are not given are read off the data: an unbounded Box, and for integer actions
+    Discrete(largest + 1). Give them where the data may not show every action.
+    """
+
+    clean: Trajectories = field()
+    """Trusted episodes; at least one. Any iterable of Trajectory is taken and packed."""
+    noisy: Trajectories = field(default=())  # type: ignore[assignment]  # packed below
+    """Episodes of unknown quality, step by step."""
+    spaces: Spaces = field(default=None)  # type: ignore[assignment]  # inferred below
+    """The spaces all observations and actions lie in."""
+
+    def __post_init__(self) -> None:
+        if _share_arrays(self.clean, self.noisy) and self.spaces is not None:
+            return  # parts of something already validated
+        sets = {"clean": list(self.clean), "noisy": list(self.noisy)}
+        if not sets["clean"]:
+            raise InputError("the clean set is empty: at least one trusted trajectory is needed")
+        for name, items in sets.items():
+            sets[name] = _named(items, name)
+        if self.spaces is None:
+            object.__setattr__(self, "spaces", _infer(sets["clean"] + sets["noisy"]))
+        for name, items in sets.items():
+            for trajectory in items:
+                _check_fits(trajectory, self.spaces, name)
+        packed = Trajectories.pack(sets["clean"] + sets["noisy"], self.spaces)
+        n_clean = len(sets["clean"])
+        object.__setattr__(self, "clean", packed[:n_clean])
+        object.__setattr__(self, "noisy", packed[n_clean:])
+        check_values(self.clean, self.spaces, "clean")
+        check_values(self.noisy, self.spaces, "noisy")
+
+    @property
+    def all(self) -> Trajectories:
+        """Clean and noisy as one set, clean first."""
+        if not len(self.noisy):
+            return self.clean
+        both = (self.clean, self.noisy)
+        return Trajectories(
+            observations=self.clean.observations,
+            actions=self.clean.actions,
+            rewards=self.clean.rewards,
+            first_row=np.concatenate([s.first_row for s in both]),
+            first_step=np.concatenate([s.first_step for s in both]),
+            lengths=np.concatenate([s.lengths for s in both]),
+            has_final=np.concatenate([s.has_final for s in both]),
+            has_rewards=np.concatenate([s.has_rewards for s in both]),
+            terminated=np.concatenate([s.terminated for s in both]),
+            ids=self.clean.ids + self.noisy.ids,
+            groups=self.clean.groups + self.noisy.groups,
+        )
+
+    def clean_only(self) -> Demonstrations:
+        """The paper's first setting: the same clean set, no noisy one."""
+        return Demonstrations(self.clean, self.clean[:0], self.spaces)
+
+    def take_clean(self, size: int | float, *, seed: int) -> Demonstrations:
+        """A seeded subset of the clean set, by count (int) or ratio (float); all noisy ones stay.
+
+        Smaller subsets of one seed are contained in larger ones.
+        """
+        total = len(self.clean)
+        if isinstance(size, float):
+            if not 0 < size <= 1:
+                raise InputError(f"a ratio of clean trajectories lies in (0, 1], not {size}")
+            size = max(1, round(size * total))
+        if not 1 <= size <= total:
+            raise InputError(f"cannot take {size} clean trajectories: there are {total}")
+        chosen = np.sort(np.random.default_rng(seed).permutation(total)[:size])
+        return Demonstrations(self.clean.subset(chosen), self.noisy, self.spaces)
+
+    def split(self, *, seed: int, ratios: tuple[float, float, float] = (3.0, 2.0, 5.0)) -> Split:
+        """Train, validation and test by trajectory, whole groups together (paper, 5.1.4).
+
+        Validation and test are clean. All noisy trajectories are for training, except those of a
+        group whose clean trajectories went to validation or test: these are dropped.
+        """
+        parts = split_groups(self.clean.groups, ratios, seed=seed)
+        held_out = {
+            self.clean.groups[i] for part in parts[1:] for i in part if self.clean.groups[i]
+        }
+        noisy = [i for i, group in enumerate(self.noisy.groups) if group not in held_out]
+        train, valid, test = (self.clean.subset(part) for part in parts)
+        nothing = self.noisy[:0]
+        return Split(
+            train=Demonstrations(train, self.noisy.subset(noisy), self.spaces),
+            valid=Demonstrations(valid, nothing, self.spaces),
+            test=Demonstrations(test, nothing, self.spaces),
+        )
+
+    def fingerprint(self) -> str:
+        """A hash of every value, name and space: equal exactly for equal demonstrations."""
+        digest = hashlib.sha256(repr((self.spaces.observation, self.spaces.action)).encode())
+        for trajectories in (self.clean, self.noisy):
+            digest.update(b"set")
+            for t in trajectories:
+                digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
+                digest.update(t.observations.tobytes())
+                digest.update(t.actions.tobytes())
+                digest.update(b"-" if t.rewards is None else t.rewards.tobytes())
+        return digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Demonstrations):
+            return NotImplemented
+        mine, theirs = (
+            (self.clean, self.noisy, self.spaces),
+            (other.clean, other.noisy, other.spaces),
+        )
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def split_groups(
+    groups: Sequence[str | None], ratios: Sequence[float], *, seed: int
+) -> list[Array]:
+    """Deal items into parts of about these ratios, never parting a group. Sorted positions."""
+    members: dict[object, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(i if group is None else group, []).append(i)
+    units = list(members.values())
+    if len(units) < len(ratios):
+        raise InputError(
+            f"cannot split {len(units)} independent clean trajectories (or groups) "
+            f"into {len(ratios)} parts"
+        )
+    order = np.random.default_rng(seed).permutation(len(units))
+    sizes = np.array([len(units[i]) for i in order])
+    middles = np.cumsum(sizes) - sizes / 2
+    edges = np.cumsum(ratios)[:-1] / np.sum(ratios) * len(groups)
+    cuts = np.searchsorted(middles, edges)
+    for part in range(len(cuts)):  # each part gets at least one group
+        lowest = part + 1 if part == 0 else cuts[part - 1] + 1
+        cuts[part] = min(max(cuts[part], lowest), len(units) - len(cuts) + part)
+    return [
+        np.array(sorted(i for unit in part for i in units[unit]), np.int64)
+        for part in np.split(order, cuts)
+    ]
+
+
+def _infer(items: list[Trajectory]) -> Spaces:
+    return infer_spaces([t.observations for t in items], [t.actions for t in items])
+
+
+def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
+    """Raise where a value is not finite or lies outside its space, naming episode and step."""
+    for trajectory in trajectories:
+        where = f"{name} set, episode {trajectory.id!r}, step"
+        for label, values, space in (
+            ("observation", trajectory.observations, spaces.observation),
+            ("action", trajectory.actions, spaces.action),
+        ):
+            fault = find_fault(values, space)
+            if fault is not None:
+                (step, *_), what = fault
+                raise InputError(f"{where} {step}: {label}{what}")
+        if trajectory.rewards is not None and not np.isfinite(trajectory.rewards).all():
+            step = int(np.argmin(np.isfinite(trajectory.rewards)))
+            raise InputError(
+                f"{where} {step}: reward is {trajectory.rewards[step]}; "
+                "give finite rewards, or None for the whole episode"
+            )
+
+
+def _check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
+    """Shapes and number types, before anything is copied into the spaces' own types."""
+    for label, array, space in (
+        ("observations", trajectory.observations, spaces.observation),
+        ("actions", trajectory.actions, spaces.action),
+    ):
+        where = f"{name} set, episode {trajectory.id!r}: {label}"
+        if array.shape[1:] != element_shape(space):
+            raise InputError(
+                f"{where} have shape {array.shape[1:]} per step, but the space is {space}; "
+                "clean and noisy episodes must come from the same spaces"
+            )
+        if array.dtype.kind == "f" and space.dtype is not None and space.dtype.kind != "f":
+            wrong = np.argwhere(array != np.floor(array))
+            if len(wrong):
+                raise InputError(
+                    f"{where}, step {int(wrong[0][0])}: {array[tuple(wrong[0])]} "
+                    f"is not a whole number, but the space is {space}"
+                )
+
+
+def _named(items: list[Trajectory], name: str) -> list[Trajectory]:
+    """Give nameless episodes their number as a name, and refuse two of the same name."""
+    seen: set[str] = set()
+    named = []
+    for i, t in enumerate(items):
+        if not isinstance(t, Trajectory):
+            raise InputError(f"{name} set, item {i}: expected a Trajectory, got {type(t).__name__}")
+        label = t.id or str(i)
+        if label in seen:
+            raise InputError(f"{name} set: two episodes are called {label!r}; ids must be unique")
+        seen.add(label)
+        named.append(
+            t
+            if t.id
+            else Trajectory(t.observations, t.actions, t.rewards, t.terminated, label, t.group)
+        )
+    return named
+
+
+def _share_arrays(clean: object, noisy: object) -> bool:
+    return (
+        isinstance(clean, Trajectories)
+        and isinstance(noisy, Trajectories)
+        and clean.observations is noisy.observations
+        and len(clean) > 0
+    )

@@ -1,0 +1,1 @@
+"""How good a policy is: on recorded steps, and in an environment."""

@@ -1,0 +1,1 @@
+"""Other people's files to and from demonstrations; one module per format."""

@@ -1,0 +1,44 @@
+"""The benchmark tasks, and their environments' registration with Gymnasium.
+
+A task's name on the command line is `fourrooms`, `doorkey-5x5`, `doorkey-6x6` or `doorkey-8x8`; its
+Gymnasium id is `sdil/<name>-v0`. Importing this module registers the ids and nothing heavier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import gymnasium as gym
+
+from sdil.errors import InputError
+
+if TYPE_CHECKING:
+    from sdil.tasks.task import Task
+
+TASK_NAMES = ("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8")
+
+
+def get_task(name: str) -> Task:
+    """The task of this name."""
+    if name == "fourrooms":
+        from sdil.tasks import fourrooms
+
+        return fourrooms.TASK
+    if name in TASK_NAMES:
+        from sdil.tasks import doorkey
+
+        return doorkey.TASKS[int(name[-1])]
+    raise InputError(f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}")
+
+
+def register() -> None:
+    """Tell Gymnasium about our environments."""
+    gym.register("sdil/fourrooms-v0", "sdil.tasks.fourrooms:FourRooms")
+    for size in (5, 6, 8):
+        gym.register(
+            f"sdil/doorkey-{size}x{size}-v0", "sdil.tasks.doorkey:DoorKey", kwargs={"size": size}
+        )
+
+
+if "sdil/fourrooms-v0" not in gym.registry:
+    register()

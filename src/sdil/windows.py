@@ -1,0 +1,121 @@
+"""Look-back windows: what a policy sees at step t (paper, section 4.1).
+
+A window is `s_t` and the M (state, action) pairs before it, zero where the episode is younger than
+M, with a mask. `cut` is the only code that makes one, for training and for acting alike. It works
+by index arithmetic on flat tensors; the data set is never copied.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sdil.spaces import Array
+from sdil.trajectories import Trajectories
+
+
+@dataclass(frozen=True)
+class Window:
+    """A batch of B windows of M steps."""
+
+    state: Tensor
+    """`s_t`. (B, *observation)"""
+    past_states: Tensor
+    """`s_{t-M} .. s_{t-1}`, zero where masked. (B, M, *observation)"""
+    past_actions: Tensor
+    """`a_{t-M} .. a_{t-1}`, zero where masked. (B, M, *action)"""
+    mask: Tensor
+    """True where the past step exists. (B, M)"""
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+
+def cut(
+    observations: Tensor,
+    actions: Tensor,
+    rows: Tensor,
+    steps: Tensor,
+    times: Tensor,
+    look_back: int,
+) -> Window:
+    """The windows of the steps whose states lie at `rows` and whose actions lie at `steps`.
+
+    Both index flat tensors, (R, *observation) and (S, *action), in which an episode's entries are
+    consecutive; `times` is how many steps of the episode lie before. All three are (B,).
+    """
+    state = observations.index_select(0, rows)
+    if look_back == 0:
+        past_states = state.new_zeros(len(rows), 0, *state.shape[1:])
+        past_actions = actions.new_zeros(len(rows), 0, *actions.shape[1:])
+        return Window(state, past_states, past_actions, past_actions.new_zeros(len(rows), 0).bool())
+    back = torch.arange(look_back, 0, -1)  # M .. 1
+    mask = back <= times[:, None]  # (B, M)
+    past_rows = torch.where(mask, rows[:, None] - back, 0)
+    past_steps = torch.where(mask, steps[:, None] - back, 0)
+    past_states = observations[past_rows]  # (B, M, *observation)
+    past_actions = actions[past_steps]  # (B, M, *action)
+    return Window(
+        state,
+        past_states * _spread(mask, past_states),
+        past_actions * _spread(mask, past_actions),
+        mask,
+    )
+
+
+class Windows:
+    """The windows of all steps of a set of trajectories, numbered 0 .. n_steps - 1."""
+
+    def __init__(self, trajectories: Trajectories, look_back: int) -> None:
+        self.look_back = look_back
+        self.observations = as_tensor(trajectories.observations)
+        self.actions = as_tensor(trajectories.actions)
+        self.rows = torch.from_numpy(trajectories.rows())
+        self.steps = torch.from_numpy(trajectories.steps())
+        self.times = torch.from_numpy(trajectories.times())
+        last = (
+            self.times
+            == torch.from_numpy(np.repeat(trajectories.lengths, trajectories.lengths)) - 1
+        )
+        final = torch.from_numpy(np.repeat(trajectories.has_final, trajectories.lengths))
+        self.has_next = ~last | final
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, index: Tensor) -> Window:
+        """The windows of these steps."""
+        return cut(
+            self.observations,
+            self.actions,
+            self.rows[index],
+            self.steps[index],
+            self.times[index],
+            self.look_back,
+        )
+
+    def actions_at(self, index: Tensor) -> Tensor:
+        """The actions taken at these steps. (B, *action)"""
+        return self.actions.index_select(0, self.steps[index])
+
+    def next_states_at(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
+        exists = self.has_next[index]
+        states = self.observations[torch.where(exists, self.rows[index] + 1, 0)]
+        return states * _spread(exists, states), exists
+
+
+def as_tensor(array: Array) -> Tensor:
+    """A tensor over the same memory. Our arrays are read-only, and nobody writes to the tensor."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _spread(mask: Tensor, values: Tensor) -> Tensor:
+    """The mask with axes added behind, so that it multiplies `values`."""
+    return mask.view(*mask.shape, *[1] * (values.ndim - mask.ndim)).to(values.dtype)
