@@ -31,9 +31,9 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
+def new_folder(path: Path, *, overwrite: bool, marker: str) -> Iterator[Path]:
     """A temporary folder beside `path`; takes its place on success, removed on any failure."""
-    refuse_existing(path, overwrite=overwrite)
+    refuse_existing(path, overwrite=overwrite, marker=marker)
     with _clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -51,14 +51,22 @@ def new_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Raise unless `path` is free, an empty folder, or may be replaced."""
-    if overwrite or not path.exists():
+def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
+    """Raise unless `path` is free, an empty folder, or a folder of ours that may be replaced.
+
+    `marker` is the file that shows that a folder is of the kind about to be written: `--overwrite`
+    replaces nothing else.
+    """
+    if not path.exists():
         return
     if path.is_dir() and not any(path.iterdir()):
-        path.rmdir()
+        with _clear_errors(path):
+            path.rmdir()
         return
-    raise InputError(f"{path} exists already; choose another name or pass --overwrite")
+    if not overwrite:
+        raise InputError(f"{path} exists already; choose another name or pass --overwrite")
+    if not (path / marker).is_file():
+        raise InputError(f"{path} has no {marker}, so it was not written by this command: kept")
 
 
 def write_json(path: Path, value: Any) -> None:

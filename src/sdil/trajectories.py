@@ -39,8 +39,11 @@ class Trajectory:
             value = getattr(self, label)
             if value is None and label == "rewards":
                 continue
-            array = np.asarray(value)
-            if array.dtype == object or array.dtype.kind not in "biuf":
+            try:
+                array = np.asarray(value)
+            except ValueError:  # rows of different lengths
+                array = np.empty(0, object)
+            if array.dtype.kind not in "biuf":
                 raise InputError(
                     f"{name}: {label} must be a rectangular array of numbers, not {array.dtype}"
                 )

@@ -42,8 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         print(f"sdil {name}: {error}", file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
-        print(f"\nsdil {name}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\nsdil {name}: {stop or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `sdil inspect ... | head`
         sys.stderr.close()

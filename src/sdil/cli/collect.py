@@ -51,7 +51,7 @@ def collect(
         overwrite: Replace the folder if it exists.
         as_json: Print the answer as JSON.
     """
-    refuse_existing(out, overwrite=overwrite)
+    refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     chosen = get_task(task)
     with progress(f"collecting {task}") as update:
         demos, truth = chosen.collect(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import tyro
@@ -14,13 +14,15 @@ from sdil.cli.console import parse, print_json, print_table, progress
 from sdil.cli.run import read_run
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.metrics import ActionMetrics, action_metrics
 from sdil.evaluation.rollout import Evaluation, check_spaces
 from sdil.evaluation.rollout import evaluate as run_episodes
 from sdil.files import write_json
 from sdil.formats.folder import load_demonstrations
 from sdil.policy import Policy
 from sdil.windows import Windows
+
+if TYPE_CHECKING:
+    from sdil.evaluation.metrics import ActionMetrics
 
 _STEPS_AT_ONCE = 16_384
 
@@ -84,6 +86,8 @@ def evaluate(
 
 def measure_on(policy: Policy, demos: Demonstrations) -> ActionMetrics:
     """Compare the policy with the clean set of `demos`, step by step."""
+    from sdil.evaluation.metrics import action_metrics  # scikit-learn takes seconds
+
     check_spaces(policy, demos.spaces)
     windows = Windows(demos.clean, policy.look_back)
     with torch.no_grad():

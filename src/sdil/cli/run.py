@@ -57,11 +57,9 @@ def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any
             f"{out} holds an interrupted run; go on with `sdil train --resume {out}`, "
             "or pass --overwrite"
         )
-    refuse_existing(out, overwrite=overwrite)
+    refuse_existing(out, overwrite=overwrite, marker="run.json")
     demos, valid, about = _load(inputs)
-    if overwrite and out.exists():
-        if not (out / "run.json").exists():
-            raise InputError(f"{out} is not a run folder, so it is not overwritten")
+    if out.exists():
         shutil.rmtree(out)
     write_json(
         out / "run.json",
@@ -144,7 +142,7 @@ def _train(
                 demos, valid=valid, seed=inputs.seed, on_epoch=on_epoch, resume=resume
             )
         except KeyboardInterrupt:
-            raise InputError(
+            raise KeyboardInterrupt(
                 f"interrupted after epoch {len(epochs)}; nothing is lost. "
                 f"Go on with: sdil train --resume {out}"
             ) from None

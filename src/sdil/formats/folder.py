@@ -25,6 +25,7 @@ from sdil.spaces import Array, Spaces, element_shape
 from sdil.trajectories import Trajectories
 
 FORMAT_VERSION = 1
+_ABOUT = "sdil.json"
 _SETS = ("clean", "noisy")
 
 
@@ -61,7 +62,7 @@ def save_demonstrations(
         if truth is not None:
             _check_truth(trajectories, getattr(truth, f"{name}_good"), f"{name}_good")
     # Minari sums up file sizes by absolute paths only
-    with new_folder(Path(folder).absolute(), overwrite=overwrite) as temporary:
+    with new_folder(Path(folder).absolute(), overwrite=overwrite, marker=_ABOUT) as temporary:
         about: dict[str, Any] = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -88,7 +89,7 @@ def save_demonstrations(
                 arrays["noisy_segment"] = _join(truth.noisy_segment, np.int8)
                 arrays["segment_names"] = np.array(truth.segment_names)
             np.savez_compressed(temporary / "truth.npz", allow_pickle=False, **arrays)
-        write_json(temporary / "sdil.json", about)
+        write_json(temporary / _ABOUT, about)
 
 
 def load_demonstrations(folder: str | Path) -> Demonstrations:
@@ -106,7 +107,7 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
             spaces=spaces,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / 'sdil.json'}: damaged ({error!r})") from None
+        raise InputError(f"{folder / _ABOUT}: damaged ({error!r})") from None
     for name, note in zip(_SETS, notes, strict=True):
         _read_minari(folder / f"{name}-v0", note, flat)
     packed = flat.finish(
@@ -158,11 +159,11 @@ def describe(folder: str | Path) -> dict[str, Any]:
         raise InputError(
             f"{folder} does not exist; `sdil collect` makes a folder of demonstrations"
         )
-    about = read_json(folder / "sdil.json", what="a folder of demonstrations")
+    about = read_json(folder / _ABOUT, what="a folder of demonstrations")
     version = about.get("format") if isinstance(about, dict) else None
     if version != FORMAT_VERSION:
         raise InputError(
-            f"{folder / 'sdil.json'}: format {version!r} is not the one this version reads "
+            f"{folder / _ABOUT}: format {version!r} is not the one this version reads "
             f"({FORMAT_VERSION}); upgrade sdil or collect again"
         )
     return about

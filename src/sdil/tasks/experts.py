@@ -47,10 +47,13 @@ def agent(table: Table, name: str) -> Expert:
 
 
 def action_probs(weights: dict[str, Array], observation: Array) -> Array:
-    """What a shipped agent does: two tanh layers of the scaled observation, and a softmax."""
+    """What a shipped agent does: two tanh layers of the scaled observation, and a softmax.
+
+    Takes one observation (d,) or many (n, d), and returns (A,) or (n, A).
+    """
     hidden = observation * weights["scale"]
     for layer in ("0", "1"):
-        hidden = np.tanh(weights[f"{layer}.weight"] @ hidden + weights[f"{layer}.bias"])
-    logits = weights["out.weight"] @ hidden + weights["out.bias"]
-    probs: Array = np.exp(logits - logits.max())
-    return probs / probs.sum()
+        hidden = np.tanh(hidden @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])
+    logits = hidden @ weights["out.weight"].T + weights["out.bias"]
+    probs: Array = np.exp(logits - logits.max(-1, keepdims=True))
+    return probs / probs.sum(-1, keepdims=True)

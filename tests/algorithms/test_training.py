@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sdil
+from sdil import BC, Demonstrations, InputError, Trajectory
+from sdil.algorithms import LEARNERS
+from sdil.algorithms.training import Budget, hold_out, seeded
+from sdil.networks.encoders import Standardise
+from sdil.windows import Windows
+
+SHORT = {"bc": {"max_updates": 120, "min_updates": 60, "patience": 40}}
+
+
+def weights(policy):
+    return {k: v.clone() for k, v in policy.tensors().items()}
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.fixture(params=list(LEARNERS))
+def learner(request):
+    return LEARNERS[request.param](**SHORT[request.param])
+
+
+def test_same_seed_same_policy_bit_for_bit(learner, demos):
+    first, again, other = (learner.fit(demos, seed=s) for s in (0, 0, 1))
+    assert equal(weights(first), weights(again))
+    assert not equal(weights(first), weights(other))
+
+
+def test_fitting_changes_neither_data_nor_torchs_random_state(learner, demos):
+    before, random = demos.fingerprint(), torch.random.get_rng_state()
+    learner.fit(demos, seed=0)
+    assert demos.fingerprint() == before
+    assert torch.equal(torch.random.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("stop_after", [1, 2])
+def test_resuming_gives_what_an_uninterrupted_run_gives(learner, demos, stop_after):
+    class KilledError(Exception):
+        pass
+
+    kept = {}
+
+    def keep_then_die(epoch):
+        kept.update(epoch.state())
+        if epoch.index == stop_after:
+            raise KilledError
+
+    whole = learner.fit(demos, seed=0)
+    with pytest.raises(KilledError):
+        learner.fit(demos, seed=0, on_epoch=keep_then_die)
+    epochs = []
+    resumed = learner.fit(demos, seed=0, resume=kept, on_epoch=epochs.append)
+    assert equal(weights(whole), weights(resumed))
+    assert epochs[0].index == stop_after + 1
+
+
+def test_progress_is_reported(learner, demos):
+    epochs = []
+    learner.fit(demos, seed=0, on_epoch=epochs.append)
+    assert [e.index for e in epochs] == list(range(1, len(epochs) + 1))
+    assert all(0 < e.index <= e.total for e in epochs)
+    assert all(np.isfinite(v) for e in epochs for v in e.losses.values())
+
+
+def test_odd_but_valid_data(learner, make_episode):
+    """One trajectory, one action ever used, episodes shorter than any window."""
+    one = Demonstrations(clean=[make_episode(6, n_actions=1)])
+    with pytest.warns(UserWarning, match="one clean trajectory"):
+        policy = learner.fit(one, seed=0)
+    actions, _ = policy.predict(one.clean[0].observations)
+    assert (actions == 0).all()
+    short = Demonstrations(clean=[make_episode(1, seed=i, id=str(i)) for i in range(4)])
+    assert learner.fit(short, seed=0).predict(short.clean[0].observations[0])[0] in range(4)
+
+
+def test_patience_and_limits_are_counted_in_updates(demos):
+    epochs = []
+    BC(min_updates=100, patience=50, max_updates=300).fit(demos, seed=0, on_epoch=epochs.append)
+    batches = -(-demos.take_clean(24, seed=0).all.n_steps // 256)
+    assert len(epochs) * max(20, batches) <= 340
+    with pytest.raises(InputError, match="positive numbers of updates"):
+        Budget(min_updates=0, patience=0, max_updates=10)
+
+
+def test_the_best_validation_weights_are_kept(demos):
+    """A set that overfits at once: what is returned must be as good as the best epoch seen."""
+    few = demos.take_clean(3, seed=0).clean_only()
+    valid = sdil.get_task("fourrooms").collect(clean=10, noisy=0, seed=9)[0]
+    epochs = []
+    policy = BC(min_updates=1500, max_updates=1500).fit(
+        few, valid=valid, seed=0, on_epoch=epochs.append
+    )
+    losses = [e.losses["valid_nll"] for e in epochs]
+    assert min(losses) < losses[-1] - 0.05
+    windows = Windows(valid.clean, 0)
+    index = torch.arange(len(windows))
+    probs = policy.action_probs(windows.at(index))
+    nll = -probs[index, windows.actions_at(index)].log().mean()
+    assert float(nll) == pytest.approx(min(losses), abs=1e-5)
+
+
+def test_held_out_trajectories_are_whole_and_a_fifth(demos):
+    train, valid = hold_out(demos, None, seed=0)
+    assert len(valid) == 6
+    assert set(train.clean.ids).isdisjoint(valid.ids)
+    assert len(train.noisy) == 60
+    other = sdil.Demonstrations(clean=[Trajectory(np.zeros((2, 2), np.float32), np.array([0]))])
+    with pytest.raises(InputError, match="different spaces"):
+        hold_out(demos, other, seed=0)
+
+
+@given(st.integers(0, 1000), st.floats(0, 1e5))
+def test_standardising_gives_mean_zero_and_spread_one(seed, offset):
+    rng = np.random.default_rng(seed)
+    observations = rng.normal(size=(40, 3)) * [1.0, 100.0, 0.0] + offset
+    trajectory = Trajectory(observations.astype(np.float64), np.zeros(40, int))
+    layer = Standardise(3).double()
+    windows = Windows(Demonstrations(clean=[trajectory]).clean, 0)
+    layer.fit(windows)
+    out = layer(windows.at(torch.arange(40)).state)
+    np.testing.assert_allclose(out.mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(out.std(0, correction=0)[:2], 1, rtol=1e-6)
+    np.testing.assert_allclose(out[:, 2], 0, atol=1e-6)
+
+
+def test_seeding_is_local():
+    before = torch.random.get_rng_state()
+    with seeded(3) as generator:
+        torch.rand(1)
+    assert torch.equal(before, torch.random.get_rng_state())
+    with seeded(3) as again:
+        pass
+    assert torch.equal(generator.get_state(), again.get_state())

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+import sdil
+from sdil.cli import main
+
+
+def run(*arguments: object) -> int:
+    """The exit code of a command run in this process."""
+    try:
+        return main([str(a) for a in arguments])
+    except SystemExit as stop:  # tyro's way to refuse
+        return int(stop.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("cli") / "demos"
+    assert run("collect", "fourrooms", "--clean", 12, "--noisy", 20, "--out", out, "--seed", 1) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(folder, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "bc"
+    assert run("train", "bc", "--data", folder, "--out", out, "--max-updates", 100) == 0
+    return out
+
+
+def test_the_issues_four_commands(folder, trained, capsys):
+    assert run("inspect", folder) == 0
+    assert run("evaluate", trained, "--episodes", 20) == 0
+    text = capsys.readouterr().out
+    assert "distinct starts" in text
+    assert "reward x100" in text
+    assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
+
+
+def test_json_is_all_that_is_printed(folder, trained, tmp_path, capsys):
+    for command in (
+        ["collect", "fourrooms", "--clean", 1, "--noisy", 1, "--out", tmp_path / "d", "--json"],
+        ["inspect", folder, "--json"],
+        ["train", "bc", "--data", folder, "--out", tmp_path / "r", "--max-updates", 20, "--json"],
+        [
+            "evaluate",
+            trained,
+            "--episodes",
+            5,
+            "--data",
+            folder,
+            "--json",
+            "--out",
+            tmp_path / "e.json",
+        ],
+    ):
+        capsys.readouterr()
+        assert run(*command) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer
+    assert answer["environment"]["n_episodes"] == 5
+    assert 0 <= answer["data"]["accuracy"] <= 1
+    assert json.loads((tmp_path / "e.json").read_text()) == answer
+
+
+def test_inspect_says_what_the_set_holds(folder, capsys):
+    assert run("inspect", folder, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    demos = sdil.load_demonstrations(folder)
+    assert answer["clean"]["episodes"] == 12
+    assert answer["noisy"]["steps"] == demos.noisy.n_steps
+    assert answer["fingerprint"] == demos.fingerprint()
+    assert sum(answer["clean"]["action_share"]) == pytest.approx(1)
+    assert answer["clean"]["good_share"] > answer["noisy"]["good_share"]
+
+
+def test_a_run_records_where_it_comes_from(folder, trained):
+    about = json.loads((trained / "run.json").read_text())
+    assert about["seed"] == 0
+    assert about["fingerprint"] == sdil.load_demonstrations(folder).fingerprint()
+    assert about["environment"] == "sdil/fourrooms-v0"
+    assert about["versions"]["torch"].startswith("2.")
+    assert about["hyperparameters"]["max_updates"] == 100
+    assert len(json.loads((trained / "epochs.json").read_text())) == 5
+    assert not list(trained.glob("checkpoint-*"))
+
+
+def test_a_setting_is_a_property_of_the_data(folder, tmp_path):
+    assert (
+        run(
+            "train",
+            "bc",
+            "--data",
+            folder,
+            "--out",
+            tmp_path / "r",
+            "--max-updates",
+            20,
+            "--clean-only",
+        )
+        == 0
+    )
+    about = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert about["fingerprint"] == sdil.load_demonstrations(folder).clean_only().fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ([], "usage: sdil"),
+        (["dance"], "no command 'dance'"),
+        (["train", "nobody"], "no learner 'nobody'; there are bc"),
+        (["train"], "which learner"),
+        (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--hiden", "3"], "--hiden"),
+        (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--hidden", "many"], "--hidden"),
+        (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--preset", "x"], "no preset 'x'"),
+        (["train", "bc", "--data", "nowhere", "--out", "NEW"], "nowhere does not exist"),
+        (["train", "bc", "--data", "FOLDER", "--out", "RUN"], "exists already"),
+        (["train", "bc", "--data", "FOLDER", "--out", "FOLDER", "--overwrite"], "has no run.json"),
+        (["train", "--resume", "RUN"], "is finished"),
+        (["train", "--resume", "nowhere"], "nowhere does not exist"),
+        (["collect", "maze", "--out", "NEW"], "maze"),
+        (["collect", "fourrooms", "--out", "FOLDER"], "exists already"),
+        (["collect", "fourrooms", "--out", "RUN", "--overwrite"], "has no sdil.json"),
+        (["collect", "fourrooms", "--out", "NEW", "--clean", "0"], "at least 1 clean"),
+        (["inspect", "RUN"], "not a folder of demonstrations"),
+        (["evaluate", "FOLDER"], "not a finished run"),
+        (["evaluate", "RUN", "--env", "nowhere"], "no task or Gymnasium environment"),
+        (["evaluate", "RUN", "--episodes", "0"], "nothing to measure"),
+    ],
+)
+def test_bad_usage_and_bad_input_exit_with_2_and_say_why(
+    command, message, folder, trained, tmp_path, capsys
+):
+    places = {"FOLDER": folder, "RUN": trained, "NEW": tmp_path / "new"}
+    assert run(*[places.get(c, c) for c in command]) == 2
+    printed = capsys.readouterr()
+    text = " ".join((printed.err + printed.out).replace("│", " ").split())
+    assert message in text
+    assert "Traceback" not in text
+    assert not (tmp_path / "new").exists()
+    assert (trained / "policy.json").exists()
+
+
+def test_overwrite_replaces_a_run(folder, tmp_path):
+    options = ["train", "bc", "--data", folder, "--out", tmp_path / "r", "--max-updates", 20]
+    assert run(*options) == 0
+    assert run(*options, "--overwrite", "--seed", 5) == 0
+    assert json.loads((tmp_path / "r" / "run.json").read_text())["seed"] == 5
+
+
+def test_help_and_version(capsys):
+    assert run("--help") == 0
+    assert "collect" in capsys.readouterr().out
+    assert run("--version") == 0
+    assert sdil.__version__ in capsys.readouterr().out
+    assert run("train", "--help") == 0
+    assert "Behaviour cloning" in capsys.readouterr().out
+    assert run("train", "bc", "--help") == 0
+    assert "--weight-decay" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_can_be_resumed_bit_for_bit(folder, tmp_path, how):
+    options = [
+        "train",
+        "bc",
+        "--data",
+        str(folder),
+        "--max-updates",
+        "3000",
+        "--min-updates",
+        "3000",
+        "--out",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sdil.cli", *options, str(tmp_path / "cut")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "cut").glob("checkpoint-[0-9]*"))) < 2:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(how)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert not (tmp_path / "cut" / "policy.json").exists()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert f"sdil train --resume {tmp_path / 'cut'}" in text
+        assert "Traceback" not in text
+    assert run("evaluate", tmp_path / "cut") == 2
+    assert run(*options, tmp_path / "cut") == 2  # says to resume
+    assert run("train", "--resume", tmp_path / "cut") == 0
+    assert run(*options, tmp_path / "whole") == 0
+    files = [tmp_path / name / "policy.safetensors" for name in ("cut", "whole")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert load_file(files[0])
+    histories = [json.loads((tmp_path / n / "epochs.json").read_text()) for n in ("cut", "whole")]
+    assert histories[0] == histories[1]
+
+
+def test_resume_refuses_changed_data(folder, tmp_path):
+    from sdil.cli import run as module
+
+    data = tmp_path / "d"
+    assert run("collect", "fourrooms", "--clean", 4, "--noisy", 0, "--out", data) == 0
+    inputs = module.RunInputs("bc", {"max_updates": 20}, 0, str(data), None, False, ["sdil"])
+    module.start_run(inputs, tmp_path / "r", overwrite=False)
+    (tmp_path / "r" / "policy.json").unlink()
+    assert (
+        run(
+            "collect",
+            "fourrooms",
+            "--clean",
+            4,
+            "--noisy",
+            0,
+            "--out",
+            data,
+            "--seed",
+            3,
+            "--overwrite",
+        )
+        == 0
+    )
+    assert run("train", "--resume", tmp_path / "r") == 2
+
+
+def test_progress_bars_only_on_a_terminal(tmp_path):
+    """The same command, its output once a pipe and once a terminal."""
+    command = [sys.executable, "-m", "sdil.cli", "collect", "fourrooms", "--clean", "400", "--out"]
+    piped = subprocess.run([*command, tmp_path / "a"], capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+    parent, child = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(
+        [*command, tmp_path / "b"], stdout=child, stderr=child, env=environment
+    ) as process:
+        os.close(child)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(parent, 65536)
+            except OSError:  # Linux's way to say that the terminal is gone
+                break
+            if not piece:
+                break
+            shown += piece
+    os.close(parent)
+    assert process.returncode == 0
+    assert b"collecting fourrooms" in shown
+
+
+def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys):
+    out = tmp_path / "demo"
+    options = ["demo", "--out", out, "--clean", 5, "--noisy", 5, "--episodes", 10]
+    assert run(*options) == 0
+    text = capsys.readouterr().out
+    assert "BC, clean only" in text
+    assert str(out / "demos" / "train") in text.replace("\n", "")
+    assert (out / "runs" / "bc-all" / "policy.json").exists()
+    assert run(*options) == 2
+    assert run(*options, "--overwrite") == 0

@@ -1,0 +1,87 @@
+"""Who may import whom: the rules of the house, read off the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sdil
+
+ROOT = Path(sdil.__file__).parent
+BASE = {"errors", "files", "spaces", "trajectories", "demonstrations", "windows", "table", "policy"}
+MAY_SEE = {
+    "formats": BASE,
+    "networks": BASE | {"networks"},
+    "algorithms": BASE | {"networks", "algorithms"},
+    "evaluation": BASE | {"evaluation"},
+    "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
+    "cli": BASE | {"__version__", "formats", "algorithms", "evaluation", "tasks", "cli"},
+}
+BASE_ORDER = {
+    "errors": set(),
+    "files": {"errors"},
+    "spaces": {"errors"},
+    "trajectories": {"errors", "spaces"},
+    "demonstrations": {"errors", "spaces", "trajectories"},
+    "windows": {"spaces", "trajectories"},
+    "table": {"spaces"},
+    "policy": {"errors", "files", "spaces", "windows"},
+}
+HEAVY_FOR_LEARNERS = {
+    "rich",
+    "tyro",
+    "matplotlib",
+    "plotly",
+    "tensorboard",
+    "h5py",
+    "minari",
+    "minigrid",
+}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+MODULES = [p for p in sorted(ROOT.rglob("*.py")) if p != ROOT / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_each_room_sees_only_what_it_may(path):
+    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    allowed = BASE_ORDER[room] if room in BASE_ORDER else MAY_SEE[room]
+    ours = {name.removeprefix("sdil.") for name in imports(path) if name.startswith("sdil.")}
+    for name in ours:
+        assert any(name == a or name.startswith(a + ".") for a in allowed), f"{room} imports {name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "algorithms").glob("*.py")), ids=lambda p: p.name)
+def test_learners_know_no_files_bars_or_tasks(path):
+    assert not {name.partition(".")[0] for name in imports(path)} & HEAVY_FOR_LEARNERS
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from sdil.cli import main; assert main(['--help']) == 0;"
+        "heavy = {'torch', 'sklearn', 'minari', 'minigrid', 'tyro', 'scipy'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_everything_promised_can_be_imported():
+    for name in sdil.__all__:
+        assert getattr(sdil, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        sdil.nothing  # noqa: B018

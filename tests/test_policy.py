@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+
+import sdil
+from sdil import BC, InputError, load_policy
+
+
+@pytest.fixture(scope="module", params=[0, 5])
+def policy(request, demos):
+    return BC(look_back=request.param, max_updates=200).fit(demos, seed=0)
+
+
+def test_one_observation_or_many(policy, demos):
+    observations = demos.clean[0].observations
+    single, state = policy.predict(observations[0])
+    assert single.shape == ()
+    batch, _ = policy.predict(observations[:4])
+    assert batch.shape == (4,)
+    assert batch[0] == single
+    follow, _ = policy.predict(observations[1], state)
+    assert 0 <= follow < 7
+
+
+def test_episode_start_forgets_the_past(policy, demos):
+    observations = demos.clean[0].observations
+    _, state = policy.predict(observations[:1])
+    _, state = policy.predict(observations[1:2], state, np.array([False]))
+    fresh, fresh_state = policy.predict(observations[5:6])
+    again, again_state = policy.predict(observations[5:6], state, np.array([True]))
+    assert fresh == again
+    assert again_state.ages.tolist() == fresh_state.ages.tolist() == [1]
+
+
+def test_stochastic_actions_follow_the_probabilities(policy, demos):
+    observation = np.repeat(demos.clean[0].observations[:1], 20_000, 0)
+    probs = policy.action_probs(policy._start(1).window(torch.from_numpy(observation[:1].copy())))[
+        0
+    ]
+    torch.manual_seed(0)
+    actions, _ = policy.predict(observation, deterministic=False)
+    share = np.bincount(actions, minlength=7) / 20_000
+    np.testing.assert_allclose(share, probs.numpy(), atol=0.015)
+
+
+def test_saved_and_loaded_it_acts_the_same(policy, demos, tmp_path):
+    policy.save(tmp_path / "run")
+    loaded = load_policy(tmp_path / "run")
+    first = sdil.evaluate(policy, "fourrooms", episodes=50).episodes
+    second = sdil.evaluate(loaded, "fourrooms", episodes=50).episodes
+    np.testing.assert_array_equal(first.rewards, second.rewards)
+    assert loaded.learner == "bc"
+    assert loaded.hyperparameters == policy.hyperparameters
+    assert loaded.spaces == policy.spaces
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(policy.tensors().values(), loaded.tensors().values(), strict=True)
+    )
+
+
+def test_stable_baselines_evaluates_our_policies(policy):
+    envs = make_vec_env("sdil/fourrooms-v0", n_envs=3, seed=0)
+    mean, spread = evaluate_policy(policy, envs, n_eval_episodes=9)
+    assert 0 <= mean <= 1
+    assert spread >= 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "policy.json").unlink(), "not a finished run"),
+        (lambda d: (d / "policy.json").write_text("{"), "cannot be read as JSON"),
+        (lambda d: (d / "policy.safetensors").unlink(), "damaged or do not belong together"),
+        (lambda d: (d / "policy.safetensors").write_bytes(b"\x80\x04nonsense"), "damaged"),
+        (
+            lambda d: (d / "policy.json").write_text(
+                json.dumps({**json.loads((d / "policy.json").read_text()), "format": 7})
+            ),
+            "format 7 is not the one",
+        ),
+    ],
+)
+def test_a_damaged_policy_is_named(policy, tmp_path, damage, message):
+    policy.save(tmp_path / "run")
+    damage(tmp_path / "run")
+    with pytest.raises(InputError, match=message):
+        load_policy(tmp_path / "run")
+
+
+def test_wrong_observations_and_states_are_refused(policy, demos):
+    with pytest.raises(InputError, match=r"expects observations of shape \(153,\)"):
+        policy.predict(np.zeros(7))
+    _, state = policy.predict(demos.clean[0].observations[:3])
+    with pytest.raises(InputError, match="same number of episodes"):
+        policy.predict(demos.clean[0].observations[:2], state)
+
+
+def test_an_environment_with_other_spaces_is_refused(policy):
+    with pytest.raises(InputError, match="trained with observation space"):
+        sdil.evaluate(policy, "doorkey-5x5", episodes=1)
+    with pytest.raises(InputError, match="no task or Gymnasium environment 'nowhere'"):
+        sdil.evaluate(policy, "nowhere", episodes=1)
+
+
+def test_continuous_actions_are_refused_by_name(make_episode):
+    t = make_episode(3)
+    demos = sdil.Demonstrations(
+        clean=[sdil.Trajectory(t.observations, np.zeros((3, 2), np.float32))]
+    )
+    with pytest.raises(InputError, match="bc needs discrete actions"):
+        BC().fit(demos)
+    image = sdil.Trajectory(np.zeros((4, 2, 2), np.float32), t.actions)
+    with pytest.raises(InputError, match="bc needs vector observations"):
+        BC().fit(sdil.Demonstrations(clean=[image]))
+    shifted = sdil.Spaces(gym.spaces.Box(-9, 9, (3,), np.float32), gym.spaces.Discrete(4, start=1))
+    ones = sdil.Trajectory(t.observations, np.ones(3, int))
+    with pytest.raises(InputError, match="count from 0"):
+        BC().fit(sdil.Demonstrations(clean=[ones], spaces=shifted))

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sdil import Demonstrations, Trajectory
+from sdil.policy import Policy
+from sdil.windows import Windows
+
+
+def plain(trajectory: Trajectory, t: int, look_back: int):
+    """A window by the book: one step at a time, in plain Python."""
+    size = trajectory.observations.shape[1]
+    states, actions, mask = np.zeros((look_back, size)), np.zeros(look_back), [False] * look_back
+    for slot, past in enumerate(range(t - look_back, t)):
+        if past >= 0:
+            states[slot], actions[slot] = trajectory.observations[past], trajectory.actions[past]
+            mask[slot] = True
+    return trajectory.observations[t], states, actions, mask
+
+
+@given(
+    lengths=st.lists(st.integers(1, 7), min_size=1, max_size=5),
+    finals=st.lists(st.booleans(), min_size=5, max_size=5),
+    look_back=st.integers(0, 6),
+    seed=st.integers(0, 99),
+)
+def test_windows_equal_the_plain_definition(lengths, finals, look_back, seed):
+    rng = np.random.default_rng(seed)
+    items = [
+        Trajectory(
+            rng.normal(size=(n + final, 3)).astype(np.float32), rng.integers(0, 5, n), id=str(i)
+        )
+        for i, (n, final) in enumerate(zip(lengths, finals, strict=False))
+    ]
+    demos = Demonstrations(clean=items)
+    subset = demos.clean.subset(rng.permutation(len(items)))
+    windows = Windows(subset, look_back)
+    assert len(windows) == sum(lengths)
+    index = torch.arange(len(windows))
+    batch, (following, exists) = windows.at(index), windows.next_states_at(index)
+    actions = windows.actions_at(index)
+    at = 0
+    for trajectory in subset:
+        for t in range(len(trajectory)):
+            state, states, past_actions, mask = plain(trajectory, t, look_back)
+            np.testing.assert_array_equal(batch.state[at], state)
+            np.testing.assert_array_equal(batch.past_states[at], states)
+            np.testing.assert_array_equal(batch.past_actions[at], past_actions)
+            assert batch.mask[at].tolist() == mask
+            assert actions[at] == trajectory.actions[t]
+            known = t + 1 < len(trajectory.observations)
+            assert bool(exists[at]) == known
+            np.testing.assert_array_equal(
+                following[at], trajectory.observations[t + 1] if known else 0 * state
+            )
+            at += 1
+
+
+def test_windows_do_not_copy_the_data(demos):
+    windows = Windows(demos.all, 5)
+    assert np.shares_memory(windows.observations.numpy(), demos.clean.observations)
+    assert np.shares_memory(windows.actions.numpy(), demos.noisy.actions)
+
+
+class Recorder(Policy):
+    """Acts at random and keeps every window it was shown."""
+
+    kind = "recorder"
+
+    def __init__(self, spaces, look_back):
+        self.spaces, self.look_back, self.seen = spaces, look_back, []
+        self.generator = torch.Generator().manual_seed(0)
+
+    def action_probs(self, window):
+        self.seen.append(window)
+        probs = torch.rand(len(window), 7, generator=self.generator, dtype=torch.float64)
+        return probs / probs.sum(1, keepdim=True)
+
+    def tensors(self):
+        return {}
+
+    def configuration(self):
+        return {}
+
+    @classmethod
+    def build(cls, spaces, configuration, tensors):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("look_back", [0, 1, 5])
+def test_acting_sees_the_windows_that_training_would_cut(demos, look_back):
+    """Three environments side by side, episodes of different lengths, restarted on the way."""
+    policy = Recorder(demos.spaces, look_back)
+    envs = [gym.make("sdil/fourrooms-v0", max_episode_steps=n).unwrapped for n in (100, 100, 100)]
+    limits, recorded = [4, 9, 13], []
+    observations = np.stack([env.reset(seed=i)[0] for i, env in enumerate(envs)])
+    open_ = [([o.copy()], []) for o in observations]
+    where = {}  # (episode id, t) -> (call, slot)
+    names = ["0", "1", "2"]
+    state, starts = None, np.ones(3, bool)
+    for call in range(40):
+        actions, state = policy.predict(observations, state, starts)
+        starts = np.zeros(3, bool)
+        for slot, env in enumerate(envs):
+            states, taken = open_[slot]
+            where[names[slot], len(taken)] = (call, slot)
+            observation, *_ = env.step(actions[slot])
+            states.append(observation)
+            taken.append(actions[slot])
+            if len(taken) == limits[slot]:
+                recorded.append(Trajectory(np.stack(states), np.array(taken), id=names[slot]))
+                names[slot] = f"{slot}-{call}"
+                observation, _ = env.reset(seed=call)
+                open_[slot], starts[slot] = ([observation], []), True
+            observations[slot] = observation
+    made = Demonstrations(clean=recorded, spaces=demos.spaces)
+    windows = Windows(made.clean, look_back)
+    at = 0
+    for trajectory in made.clean:
+        for t in range(len(trajectory)):
+            call, slot = where[trajectory.id, t]
+            seen, expected = policy.seen[call], windows.at(torch.tensor([at]))
+            for name in ("state", "past_states", "past_actions", "mask"):
+                torch.testing.assert_close(
+                    getattr(seen, name)[slot], getattr(expected, name)[0], rtol=0, atol=0
+                )
+            at += 1
+    assert at == len(windows) > 80
