@@ -16,6 +16,7 @@ from sdil.algorithms.training import (
     Budget,
     Convergence,
     OnEpoch,
+    Optimisation,
     State,
     check,
     hold_out,
@@ -77,17 +78,20 @@ class BC:
             logits = network(windows.at(index))
             return {"imitation": F.cross_entropy(logits, windows.actions_at(index))}
 
+        optimisation = Optimisation(
+            {"network": network},
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            generator=generator,
+        )
         Convergence(
             "clone",
-            {"network": network},
+            optimisation,
             loss=loss,
             valid_loss=lambda: mean_nll(network, valid_windows),
             n_samples=len(windows),
             batch_size=self.batch_size,
             budget=Budget(self.min_updates, self.patience, self.max_updates),
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            generator=generator,
         ).run(on_epoch, resume)
         return PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)

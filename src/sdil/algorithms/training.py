@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -44,6 +44,8 @@ class Epoch:
     """Mean loss terms over the epoch, and other figures worth keeping."""
     state: Callable[[], State]
     """Gives a checkpoint: pass it to `fit(..., resume=...)` to go on from here."""
+    figures: dict[str, list[float]] = field(default_factory=dict)
+    """Figures with several values, such as the usage of each skill."""
 
 
 OnEpoch = Callable[[Epoch], None]
@@ -129,6 +131,69 @@ def mean_nll(logits: Callable[[Window], Tensor], windows: Windows) -> Tensor:
     return total / len(windows)
 
 
+class Optimisation:
+    """Modules, one Adam over all their parameters, and the random numbers of training."""
+
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        *,
+        learning_rate: float,
+        weight_decay: float,
+        generator: torch.Generator,
+        without_decay: Sequence[str] = (),
+    ) -> None:
+        """`without_decay` names modules that weight decay leaves alone."""
+        self.modules = modules
+        self.generator = generator
+        groups = [
+            {
+                "params": [p for p in module.parameters() if p.requires_grad],
+                "weight_decay": 0.0 if name in without_decay else weight_decay,
+            }
+            for name, module in modules.items()
+        ]
+        self.optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+
+    def descend(self, loss: Tensor) -> None:
+        """One update."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+
+    def weights(self) -> State:
+        """A copy of all parameters and buffers."""
+        return {
+            f"{name}.{key}": value.clone()
+            for name, module in self.modules.items()
+            for key, value in module.state_dict().items()
+        }
+
+    def load_weights(self, weights: State) -> None:
+        for name, module in self.modules.items():
+            module.load_state_dict(below(weights, name))
+
+    def state(self) -> State:
+        """Everything, flat, as tensors."""
+        moments = {
+            f"optimiser.{i}.{key}": value.clone()
+            for i, entry in self.optimiser.state_dict()["state"].items()
+            for key, value in entry.items()
+        }
+        return {**nest("now", self.weights()), **moments, "generator": self.generator.get_state()}
+
+    def restore(self, state: State) -> None:
+        """Go back to what `state` gave."""
+        self.load_weights(below(state, "now"))
+        saved = self.optimiser.state_dict()
+        numbers = {int(k.split(".")[1]) for k in state if k.startswith("optimiser.")}
+        saved["state"] = {
+            i: {k: v.clone() for k, v in below(state, f"optimiser.{i}").items()} for i in numbers
+        }
+        self.optimiser.load_state_dict(saved)
+        self.generator.set_state(state["generator"])
+
+
 class Convergence:
     """Trains modules on one loss until clean validation stops improving, then keeps the best.
 
@@ -138,30 +203,22 @@ class Convergence:
     def __init__(
         self,
         phase: str,
-        modules: Mapping[str, nn.Module],
+        optimisation: Optimisation,
         *,
         loss: Callable[[Tensor], Mapping[str, Tensor]],
         valid_loss: Callable[[], Tensor],
         n_samples: int,
         batch_size: int,
         budget: Budget,
-        learning_rate: float,
-        weight_decay: float,
-        generator: torch.Generator,
     ) -> None:
         """`loss` maps sample numbers (B,) to named terms; their sum is what is descended."""
         self.phase = phase
-        self.modules = modules
+        self.optimisation = optimisation
         self.loss = loss
         self.valid_loss = valid_loss
         self.n_samples = n_samples
         self.batch_size = batch_size
         self.budget = budget
-        self.generator = generator
-        self.parameters = [p for m in modules.values() for p in m.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.Adam(
-            self.parameters, lr=learning_rate, weight_decay=weight_decay, fused=True
-        )
         per_pass = math.ceil(n_samples / batch_size)
         self.passes = math.ceil(_SHORTEST_EPOCH / per_pass)
         self.updates_per_epoch = self.passes * per_pass
@@ -169,7 +226,7 @@ class Convergence:
         self.updates = 0
         self.best_loss = math.inf
         self.best_update = 0
-        self.best = self._weights()
+        self.best = optimisation.weights()
 
     def run(self, on_epoch: OnEpoch | None = None, resume: State | None = None) -> None:
         """Train to convergence; `resume` is a state that `on_epoch` was given before."""
@@ -181,59 +238,38 @@ class Convergence:
             valid = float(self.valid_loss())
             self.epochs += 1
             if valid < self.best_loss:
-                self.best_loss, self.best_update, self.best = valid, self.updates, self._weights()
+                self.best_loss, self.best_update = valid, self.updates
+                self.best = self.optimisation.weights()
             if on_epoch is not None:
                 terms = {**losses, "valid_nll": valid}
                 on_epoch(Epoch(self.phase, self.epochs, total, terms, self.state))
-        for name, module in self.modules.items():
-            module.load_state_dict(_below(self.best, name))
+        self.optimisation.load_weights(self.best)
 
     def state(self) -> State:
         """Everything, flat, as tensors."""
-        optimiser = {
-            f"optimiser.{i}.{key}": value
-            for i, entry in self.optimiser.state_dict()["state"].items()
-            for key, value in entry.items()
-        }
-        counters = torch.tensor(
-            [self.epochs, self.updates, self.best_update, self.best_loss], dtype=torch.float64
-        )
+        counters = [self.epochs, self.updates, self.best_update, self.best_loss]
         return {
-            **{f"now.{k}": v for k, v in self._weights().items()},
-            **{f"best.{k}": v for k, v in self.best.items()},
-            **{k: v.clone() for k, v in optimiser.items()},
-            "counters": counters,
-            "generator": self.generator.get_state(),
+            **self.optimisation.state(),
+            **nest("best", self.best),
+            "counters": torch.tensor(counters, dtype=torch.float64),
         }
 
     def _restore(self, state: State) -> None:
-        for name, module in self.modules.items():
-            module.load_state_dict(_below(state, f"now.{name}"))
-        self.best = {k: v.clone() for k, v in _below(state, "best").items()}
-        saved = self.optimiser.state_dict()
-        saved["state"] = {
-            i: {k: v.clone() for k, v in _below(state, f"optimiser.{i}").items()}
-            for i in range(len(self.parameters))
-        }
-        self.optimiser.load_state_dict(saved)
+        self.optimisation.restore(state)
+        self.best = {k: v.clone() for k, v in below(state, "best").items()}
         epochs, updates, best_update, self.best_loss = state["counters"].tolist()
         self.epochs, self.updates, self.best_update = int(epochs), int(updates), int(best_update)
-        self.generator.set_state(state["generator"])
 
     def _train_one_epoch(self) -> dict[str, float]:
-        sums: dict[str, Tensor] = {}
+        sums = Sums()
         for _ in range(self.passes):
-            order = torch.randperm(self.n_samples, generator=self.generator)
+            order = torch.randperm(self.n_samples, generator=self.optimisation.generator)
             for index in order.split(self.batch_size):
                 terms = self.loss(index)
-                loss = sum(terms.values(), start=torch.zeros(()))
-                self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                self.optimiser.step()
-                for name, term in terms.items():
-                    sums[name] = sums.get(name, 0.0) + term.detach()
+                self.optimisation.descend(torch.stack(list(terms.values())).sum())
+                sums.add(terms)
         self.updates += self.updates_per_epoch
-        return {name: float(value) / self.updates_per_epoch for name, value in sums.items()}
+        return sums.means()
 
     def _converged(self) -> bool:
         if self.updates >= self.budget.max_updates:
@@ -241,14 +277,38 @@ class Convergence:
         waited = self.updates - self.best_update
         return self.updates >= self.budget.min_updates and waited >= self.budget.patience
 
-    def _weights(self) -> State:
-        return {
-            f"{name}.{key}": value.clone()
-            for name, module in self.modules.items()
-            for key, value in module.state_dict().items()
-        }
+
+class Sums:
+    """Running sums of named figures; nothing leaves the device before `means`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def add(self, terms: Mapping[str, Tensor]) -> None:
+        for name, term in terms.items():
+            value = term.detach()
+            self._sums[name] = self._sums[name] + value if name in self._sums else value.clone()
+        self._count += 1
+
+    def means(self) -> dict[str, float]:
+        return {name: float(value) / self._count for name, value in self._sums.items()}
 
 
-def _below(state: State, prefix: str) -> State:
-    """The entries whose names begin with `prefix.`, without it."""
+def with_more(on_epoch: OnEpoch | None, more: Callable[[], State]) -> OnEpoch | None:
+    """The same listener, told of states that hold `more` beside the phase's own, under "own."."""
+    if on_epoch is None:
+        return None
+    return lambda epoch: on_epoch(
+        replace(epoch, state=lambda: {**nest("own", epoch.state()), **more()})
+    )
+
+
+def nest(prefix: str, state: State) -> State:
+    """The same entries under `prefix.`."""
+    return {f"{prefix}.{key}": value for key, value in state.items()}
+
+
+def below(state: State, prefix: str) -> State:
+    """The entries under `prefix.`, without it."""
     return {k[len(prefix) + 1 :]: v for k, v in state.items() if k.startswith(prefix + ".")}

@@ -1,11 +1,10 @@
-"""From windows to features: standardisation, the window as one vector, and the MLP."""
+"""From windows to features, and the skill encoders `f_bi` and `f_uni` (paper, section 4.1)."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.windows import Window, Windows
@@ -44,28 +43,72 @@ class Standardise(nn.Module):
 
 
 class WindowFeatures(nn.Module):
-    """A window as one vector: `s_t`, then the past states, actions and mask, flattened."""
+    """A window as one vector: `s_t`, then the past states, actions and mask, flattened.
 
-    def __init__(self, observation_size: int, n_actions: int, look_back: int) -> None:
+    With `sees_next`, `s_{t+1}` and whether it exists come last.
+    """
+
+    def __init__(
+        self, observation_size: int, n_actions: int, look_back: int, *, sees_next: bool = False
+    ) -> None:
         super().__init__()
+        self.observation_size = observation_size
         self.n_actions = n_actions
+        self.sees_next = sees_next
         self.size = observation_size + look_back * (observation_size + n_actions + 1)
+        self.size += (observation_size + 1) if sees_next else 0
         self.standardise = Standardise(observation_size)
 
-    def forward(self, window: Window) -> Tensor:
-        state = self.standardise(window.state)  # (B, observation)
-        if window.mask.shape[1] == 0:
-            return state
-        present = window.mask.to(state.dtype)[..., None]  # (B, M, 1)
-        past = torch.cat(
-            [
-                self.standardise(window.past_states) * present,
-                F.one_hot(window.past_actions.long(), self.n_actions).to(state.dtype) * present,
-                present,
-            ],
-            2,
-        )  # (B, M, observation + actions + 1)
-        return torch.cat([state, past.flatten(1)], 1)
+    def forward(self, window: Window, following: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        n, look_back = window.mask.shape
+        observation, actions = self.observation_size, self.n_actions
+        if not look_back and not self.sees_next:
+            return self.standardise(window.state)
+        out = self.standardise.mean.new_zeros(n, self.size)  # filled in place: data, no gradient
+        out[:, :observation] = self.standardise(window.state)
+        if look_back:
+            present = window.mask.to(out.dtype)[..., None]  # (n, M, 1)
+            end = observation + look_back * (observation + actions + 1)
+            past = out[:, observation:end].view(n, look_back, -1)
+            torch.mul(self.standardise(window.past_states), present, out=past[..., :observation])
+            taken = window.past_actions.long()[..., None] + observation  # the place of a one
+            past.scatter_(2, taken, present)
+            past[..., -1:] = present
+        if self.sees_next:
+            assert following is not None
+            states, exists = following
+            known = exists.to(out.dtype)[:, None]  # (n, 1)
+            torch.mul(self.standardise(states), known, out=out[:, self.size - 1 - observation : -1])
+            out[:, -1:] = known
+        return out
+
+
+class SkillEncoder(nn.Module):
+    """A window, and for `f_bi` the true next state, to a skill embedding `z'_t`.
+
+    `f_bi` and `f_uni` are two of these with nothing in common: a shared trunk would let the
+    distillation teacher drift.
+    """
+
+    def __init__(
+        self,
+        observation_size: int,
+        n_actions: int,
+        look_back: int,
+        *,
+        sees_next: bool,
+        hidden: int,
+        layers: int,
+        skill_size: int,
+    ) -> None:
+        super().__init__()
+        self.sees_next = sees_next
+        self.features = WindowFeatures(observation_size, n_actions, look_back, sees_next=sees_next)
+        self.body = mlp(self.features.size, hidden, layers, skill_size)
+
+    def forward(self, window: Window, following: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """`following` is (`s_{t+1}`, whether it exists), which only `f_bi` is given."""
+        return self.body(self.features(window, following))  # (B, d_z)
 
 
 def mlp(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequential:

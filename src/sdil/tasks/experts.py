@@ -29,18 +29,22 @@ def planner(closer: Array) -> Expert:
 
 
 def agent(table: Table, name: str) -> Expert:
-    """A trained PPO agent, acting at random as it was trained to."""
+    """The shipped PPO agent of this name, "<task>-<aim>"."""
     path = files("sdil.tasks") / "weights" / f"{name}.safetensors"
     if not path.is_file():
         raise InputError(f"no trained agent is shipped for {name!r}; use the planner")
     with as_file(path) as file:
-        weights = load_file(file)
+        return sampler(table, load_file(file))
+
+
+def sampler(table: Table, weights: dict[str, Array]) -> Expert:
+    """A trained PPO agent, acting at random as it was trained to."""
     known: dict[int, Array] = {}
 
     def act(state: int, rng: np.random.Generator) -> int:
         if state not in known:
             probs = action_probs(weights, table.observe(np.array([state]))[0])
-            known[state] = np.cumsum(probs)
+            known[state] = np.cumsum(probs, dtype=np.float64)  # in float32, a draw could round to 1
         return int(np.searchsorted(known[state], rng.random() * known[state][-1], side="right"))
 
     return act

@@ -1,0 +1,314 @@
+"""Algorithm 2 of the paper: discover skills on clean and noisy demonstrations (section 4.2).
+
+Per batch everyone descends `L_imi + lambda L_mi`, and with it the negative entropy of the skills'
+usage. Departures from the paper:
+
+- `L_mi` is the negated Jensen-Shannon bound, so `T` descends it too; the paper's `max_T` and
+  `T <- T + grad` have the sign reversed.
+- Usage entropy. As written, K = 8 skills collapse to two. Its weight is 0 in `SDIL.paper()`.
+- A fixed share of each batch is drawn from the clean set, however small that is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from sdil.algorithms.optimality import skill_scores, step_scores
+from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
+from sdil.algorithms.training import Epoch, OnEpoch, Optimisation, State, Sums
+from sdil.demonstrations import Demonstrations
+from sdil.networks.hierarchical import SkillModel
+from sdil.networks.skills import Compatibility, select
+from sdil.windows import Window, Windows, as_tensor
+
+if TYPE_CHECKING:
+    from sdil.algorithms.sdil import SDIL
+
+_STEPS_AT_ONCE = 8_192
+_HISTOGRAM_BINS = 10
+
+
+class TrainingSteps:
+    """All training steps, clean ones first, and what discovery needs to know of each."""
+
+    def __init__(self, demos: Demonstrations, settings: SDIL, seed: int) -> None:
+        everything = demos.all
+        lengths = as_tensor(everything.lengths)
+        self.windows = Windows(everything, settings.look_back)
+        self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
+        self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
+        self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
+        self.clean = torch.arange(demos.clean.n_steps)
+        self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
+        self.clusters = _cluster(self.windows, settings.n_clusters, seed)  # (N,)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the loss sees of B steps."""
+
+    window: Window
+    following: tuple[Tensor, Tensor] | None
+    actions: Tensor
+    clusters: Tensor
+    is_clean: Tensor
+    scores: Tensor | None
+    """Estimated optimality; None before the first estimate. (B,)"""
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """All that is random in the loss."""
+
+    gumbel: Tensor
+    """(B, K)"""
+    positive: Tensor
+    """Uniform. (B, positives)"""
+    negative: Tensor
+    """Uniform. (B, negatives)"""
+    by_embedding: bool
+    """Whether candidates come from embeddings (DEC) or from clusters."""
+
+
+def discovery_loss(
+    model: SkillModel, T: Compatibility, batch: Batch, random: Randomness, settings: SDIL
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The terms that are descended, and figures worth logging. A function of its arguments."""
+    f_bi, g, pi_low = model.encoder, model.g, model.pi_low
+    embeddings = f_bi(batch.window, batch.following)  # z'_t (B, d_z)
+    log_probs = g.log_probs(embeddings)  # Eq. 1 (B, K)
+    chosen = select(log_probs, random.gumbel, settings.temperature)  # Eq. 2 (B, K)
+    skills = chosen @ g.prototypes  # z_t (B, d_z)
+    logits = pi_low(batch.window.state, skills)
+    terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
+    figures = {"usage": F.one_hot(log_probs.argmax(1), log_probs.shape[1]).float().mean(0)}
+    if settings.usage_weight > 0:
+        mean = log_probs.exp().mean(0)  # (K,)
+        terms["usage"] = settings.usage_weight * (mean * mean.log()).sum()
+    if settings.mi_weight > 0:
+        size = len(batch.actions)
+        candidates = (
+            by_embedding(
+                embeddings.detach(),
+                nearest=max(1, min(size - 1, round(size * settings.nearest))),
+                farthest=max(1, min(size - 1, round(size * settings.farthest))),
+            )
+            if random.by_embedding and size > 1
+            else by_cluster(batch.clusters)
+        )
+        passes = (
+            None
+            if batch.scores is None
+            else passes_filter(
+                batch.scores, candidates.near, settings.epsilon, settings.positive_filter
+            )
+        )
+        pairs = draw_pairs(candidates, passes, batch.is_clean, random.positive, random.negative)
+        partners = torch.cat([pairs.positives, pairs.negatives], 1)
+        fit = T(batch.window.state, batch.actions, chosen, g.prototypes, partners)  # (B, 1 + P + Q)
+        contrast = contrastive_loss(fit, pairs.positives.shape[1], pairs.has_negatives)
+        terms["mi"] = settings.mi_weight * contrast
+        figures["contrastive"] = contrast
+        figures["survived"] = pairs.survived
+        figures["survived_clean_noisy"] = pairs.survived_clean_noisy
+    return terms, figures
+
+
+def contrastive_loss(fit: Tensor, n_positives: int, has_negatives: Tensor) -> Tensor:
+    """Eq. 5, `L_mi`, from T's values (B, positives + negatives).
+
+    Negatives are the far ones, not draws from the marginal: a contrastive loss, no estimate of
+    mutual information.
+    """
+    positive, negative = fit[:, :n_positives], fit[:, n_positives:]
+    repelled = torch.where(has_negatives, F.softplus(negative).mean(1), 0.0)
+    return (F.softplus(-positive).mean(1) + repelled).mean()
+
+
+class Discovery:
+    """Phase 1: epochs of Algorithm 2, and an estimate of optimality every N_PU of them."""
+
+    def __init__(
+        self,
+        steps: TrainingSteps,
+        model: SkillModel,
+        T: Compatibility,
+        settings: SDIL,
+        generator: torch.Generator,
+    ) -> None:
+        self.steps, self.model, self.T, self.settings = steps, model, T, settings
+        self.optimisation = Optimisation(
+            {"model": model, "T": T},
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            generator=generator,
+            without_decay=("T",),
+        )
+        self.updates_per_epoch = math.ceil(len(steps.windows) / settings.batch_size)
+        self.total = max(
+            settings.discovery_epochs,
+            math.ceil(settings.discovery_min_updates / self.updates_per_epoch),
+        )
+        self.epoch = 0
+        self.scores: Tensor | None = None
+        """Estimated optimality of each training step, clean ones 1. (N,)"""
+        self.skill_optimality = torch.full((settings.n_skills,), torch.nan)
+        """`s_k^op`; unknown without noisy data. (K,)"""
+        self.usage = torch.zeros(settings.n_skills)
+        """The share of steps whose most probable skill is k, in the last epoch. (K,)"""
+        self.mixed_pairs_survived = 0.0
+        """The share of clean-noisy positives that passed the filter in the last epoch."""
+
+    @property
+    def perplexity(self) -> float:
+        """How many skills are in use: the exponential of the usage's entropy."""
+        share = self.usage[self.usage > 0]
+        return float(torch.exp(-(share * share.log()).sum()))
+
+    def run(self, on_epoch: OnEpoch | None, resume: State | None) -> None:
+        """Discover; `resume` is a state that `on_epoch` was given before."""
+        if resume is not None:
+            self._restore(resume)
+        while self.epoch < self.total:
+            losses = self._train_one_epoch()
+            self.epoch += 1
+            figures = {"usage": self.usage.tolist()}
+            due = self.epoch % self.settings.pu_interval == 0 or self.epoch == self.total
+            if due and len(self.steps.noisy):
+                self._estimate_optimality()
+            if self.scores is not None:
+                counts = torch.histc(self.scores[self.steps.noisy], _HISTOGRAM_BINS, -1.0, 1.0)
+                figures["scores"] = (counts / counts.sum()).tolist()
+            if on_epoch is not None:
+                on_epoch(Epoch("discover", self.epoch, self.total, losses, self.state, figures))
+
+    def state(self) -> State:
+        """Everything, flat, as tensors."""
+        return {
+            **self.optimisation.state(),
+            **self.result(),
+            "epoch": torch.tensor(self.epoch),
+        }
+
+    def result(self) -> State:
+        """What later phases need beside the model's weights."""
+        scores = {} if self.scores is None else {"scores": self.scores}
+        mixed = torch.tensor(self.mixed_pairs_survived, dtype=torch.float64)
+        return {
+            **scores,
+            "skill_optimality": self.skill_optimality,
+            "usage": self.usage,
+            "mixed_pairs_survived": mixed,
+        }
+
+    def load_result(self, result: State) -> None:
+        self.scores = result.get("scores")
+        self.skill_optimality = result["skill_optimality"]
+        self.usage = result["usage"]
+        self.mixed_pairs_survived = float(result["mixed_pairs_survived"])
+
+    def _restore(self, state: State) -> None:
+        self.optimisation.restore(state)
+        self.load_result(state)
+        self.epoch = int(state["epoch"])
+
+    def _train_one_epoch(self) -> dict[str, float]:
+        settings, generator = self.settings, self.optimisation.generator
+        zeta = min(1.0, self.epoch * settings.zeta_step)
+        n = self.updates_per_epoch
+        sources = (torch.rand(n, generator=generator) < zeta).tolist()
+        sums, usage = Sums(), torch.zeros(settings.n_skills)
+        for index, source in zip(self._batches(n), sources, strict=True):
+            random = self._draw(len(index), source)
+            terms, figures = discovery_loss(
+                self.model, self.T, self._batch(index), random, settings
+            )
+            self.optimisation.descend(torch.stack(list(terms.values())).sum())
+            usage += figures.pop("usage")
+            sums.add({**terms, **figures})
+        self.usage = usage / n
+        means = sums.means()
+        self.mixed_pairs_survived = means.get("survived_clean_noisy", 0.0)
+        dead = float((self.usage < 0.01).sum())
+        return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
+
+    def _batches(self, n: int) -> list[Tensor]:
+        """Step numbers of n batches, a fixed share of each from the clean set."""
+        steps, size, generator = self.steps, self.settings.batch_size, self.optimisation.generator
+        if self.settings.clean_share == 0.0 or not len(steps.noisy):
+            return list(_deal(len(steps.windows), n * size, generator).split(size))
+        of_clean = round(size * self.settings.clean_share)
+        clean = steps.clean[_deal(len(steps.clean), n * of_clean, generator)].view(n, -1)
+        noisy = steps.noisy[_deal(len(steps.noisy), n * (size - of_clean), generator)].view(n, -1)
+        return list(torch.cat([clean, noisy], 1))
+
+    def _batch(self, index: Tensor) -> Batch:
+        windows = self.steps.windows
+        return Batch(
+            window=windows.at(index),
+            following=windows.next_states_at(index) if self.settings.next_state else None,
+            actions=windows.actions_at(index),
+            clusters=self.steps.clusters[index],
+            is_clean=self.steps.is_clean[index],
+            scores=None if self.scores is None else self.scores[index],
+        )
+
+    def _draw(self, size: int, by_embedding: bool) -> Randomness:
+        settings, generator = self.settings, self.optimisation.generator
+        return Randomness(
+            gumbel=gumbel(size, settings.n_skills, generator),
+            positive=torch.rand(size, settings.positives, generator=generator),
+            negative=torch.rand(size, settings.negatives, generator=generator),
+            by_embedding=by_embedding,
+        )
+
+    @torch.no_grad()
+    def _estimate_optimality(self) -> None:
+        """One deterministic pass over the training set."""
+        model, windows = self.model, self.steps.windows
+        selection, likelihood = [], []
+        for index in torch.arange(len(windows)).split(_STEPS_AT_ONCE):
+            selection.append(model.selection(windows, index))
+            states = windows.at(index).state
+            log_probs = model.pi_low.for_every_skill(states, model.g.prototypes).log_softmax(2)
+            actions = windows.actions_at(index)[:, None, None].expand(-1, log_probs.shape[1], 1)
+            likelihood.append(log_probs.gather(2, actions)[..., 0].exp())  # p(a_t | s_t, z^k)
+        chosen = torch.cat(selection)
+        self.skill_optimality = skill_scores(
+            chosen,
+            torch.cat(likelihood),
+            self.steps.trajectory,
+            self.steps.trajectory_is_clean,
+            delta=self.settings.delta,
+            clip_preference=self.settings.clip_preference,
+        )
+        self.scores = torch.where(
+            self.steps.is_clean, 1.0, step_scores(chosen, self.skill_optimality)
+        )
+
+
+def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:
+    """Noise from Gumbel(0, 1). (size, K)"""
+    return -torch.empty(size, n_skills).exponential_(generator=generator).log()
+
+
+def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:
+    """`count` item numbers: shuffled decks, one after the other."""
+    decks = [torch.randperm(items, generator=generator) for _ in range(math.ceil(count / items))]
+    return torch.cat(decks)[:count]
+
+
+def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
+    """k-means of the standardised input states, computed once. (N,)"""
+    states = windows.observations[windows.rows].double()
+    spread = states.std(0, correction=0)
+    states = (states - states.mean(0)) / torch.where(spread > 1e-6, spread, 1.0)
+    found = KMeans(min(n_clusters, len(states)), n_init=1, random_state=seed).fit(states.numpy())
+    return torch.from_numpy(found.labels_.astype("int64"))

@@ -1,0 +1,44 @@
+"""Optimality by positive-unlabelled learning over skills (paper, section 4.2.2).
+
+Skills that clean demonstrations prefer and that predict actions well are good; a step is as good as
+the skills it selects. Expected (soft) selection probabilities throughout, no randomness.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+SMALLEST_SCALE = 0.05  # below it, scores are left small instead of being blown up to 1
+
+
+def skill_scores(
+    selection: Tensor,
+    likelihood: Tensor,
+    trajectory: Tensor,
+    is_clean: Tensor,
+    *,
+    delta: float,
+    clip_preference: bool,
+) -> Tensor:
+    """`s_k^op` of each skill, in [-1, 1]. (K,)
+
+    Over all N training steps: `selection` is `p(z_t = z^k)` (N, K), `likelihood` is
+    `p(a_t | s_t, z^k)` (N, K), `trajectory` numbers the trajectory of each step (N,), and
+    `is_clean` says whether each trajectory is clean.
+    """
+    n, k = len(is_clean), selection.shape[1]
+    total = torch.zeros(n, k, dtype=selection.dtype).index_add_(0, trajectory, selection)
+    mean = total / trajectory.bincount(minlength=n)[:, None]  # (trajectories, K)
+    clean, noisy = mean[is_clean].mean(0), mean[~is_clean].mean(0)  # p^clean_k, p^noisy_k
+    preference = (clean - noisy) / (clean + delta)  # s^pref_k
+    if clip_preference:  # a departure: unbounded below where p^clean_k is near 0
+        preference = preference.clamp(-1.0, 1.0)
+    quality = (selection * likelihood).sum(0) / selection.sum(0)  # s^qual_k
+    product = preference * quality
+    return product / product.abs().max().clamp(min=SMALLEST_SCALE)
+
+
+def step_scores(selection: Tensor, scores: Tensor) -> Tensor:
+    """Propagation: `sum_k p(z_t = z^k) s_k^op`. (N,)"""
+    return selection @ scores

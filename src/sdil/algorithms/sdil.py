@@ -1,0 +1,313 @@
+"""SDIL: skill disentanglement for imitation learning from suboptimal demonstrations (KDD 2023).
+
+Algorithm 1 of the paper: phase 1 discovers skills on clean and noisy demonstrations (Algorithm 2,
+in `discovery.py`); phase 2 reuses them on the clean ones, first learning to select (section 4.3,
+step 1), then refining everything (step 2). Departures, each a field with the paper's form beside it
+(`SDIL.paper()` has the paper's):
+
+- `L_KD` is the negative log-likelihood of the teacher's skill; the paper's `-p` has no gradient
+  where it is needed most.
+- `L_adv` is the unlikelihood `-log(1 - p)`; the paper's `log p` has no lower bound, and even in
+  `SDIL.paper()` it stops pushing once p is under 0.05.
+- Training runs to convergence counted in updates: ten clean trajectories are a single batch.
+- Of the score, see `optimality.py`; of pairs and the meaning of epsilon, see `pairs.py`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import gymnasium as gym
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sdil.algorithms.discovery import Discovery, TrainingSteps, gumbel
+from sdil.algorithms.pairs import FilterForm
+from sdil.algorithms.training import (
+    Budget,
+    Convergence,
+    OnEpoch,
+    Optimisation,
+    State,
+    below,
+    check,
+    hold_out,
+    mean_nll,
+    nest,
+    seeded,
+    with_more,
+)
+from sdil.demonstrations import Demonstrations
+from sdil.networks.hierarchical import HierarchicalPolicy, SkillArchitecture, SkillModel
+from sdil.networks.skills import Compatibility, select
+from sdil.spaces import element_shape
+from sdil.windows import Windows
+
+DISCOVER, SELECT, REFINE = range(3)
+_LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
+
+
+@dataclass(frozen=True)
+class SDIL:
+    """Skill disentanglement for imitation learning."""
+
+    n_skills: int = 8
+    """K, the number of skills."""
+    skill_size: int = 16
+    """d_z, the size of a skill embedding."""
+    look_back: int = 5
+    """M, past (state, action) pairs that choose the skill."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights, those of T apart."""
+    batch_size: int = 256
+    """Steps per update."""
+    temperature: float = 1.0
+    """Of the Gumbel-softmax that selects skills in training."""
+
+    mi_weight: float = 1.0
+    """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
+    usage_weight: float = 1.0
+    """Weight of the entropy that keeps skills alive; 0 as in the paper."""
+    next_state: bool = True
+    """Whether discovery sees the next state; False is the paper's SDIL*."""
+    epsilon: float = 0.1
+    """A step is good above it, bad below minus it, otherwise unknown."""
+    positive_filter: FilterForm = "opposed"
+    """Positives dropped: opposed, one good and one bad; difference, scores that differ by more."""
+    zeta_step: float = 0.05
+    """Growth per epoch of the share of batches paired by embeddings; 0 is the paper's "w/o DEC"."""
+    n_clusters: int = 8
+    """Clusters of input states that pair the other batches."""
+    positives: int = 3
+    """Positive partners per step, beside itself."""
+    negatives: int = 6
+    """Negative partners per step."""
+    nearest: float = 1 / 16
+    """Share of the batch that counts as near."""
+    farthest: float = 1 / 2
+    """Share of the batch that counts as far."""
+    pu_interval: int = 10
+    """N_PU, epochs between estimates of optimality."""
+    delta: float = 0.01
+    """Keeps the preference score from a division by zero."""
+    clip_preference: bool = True
+    """Whether the preference score is clipped to [-1, 1]; not in the paper."""
+    clean_share: float = 0.25
+    """Share of each discovery batch drawn from the clean set; 0 draws from both as they come."""
+    discovery_epochs: int = 70
+    """Epochs of phase 1."""
+    discovery_min_updates: int = 2_000
+    """Updates of phase 1 at the least."""
+
+    distillation: Literal["log", "prob"] = "log"
+    """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
+    adv_weight: float = 0.0
+    """Weight of L_adv, which pushes away from bad noisy steps."""
+    adv_form: Literal["unlikelihood", "log"] = "unlikelihood"
+    """L_adv: -log(1 - p), or the paper's log p."""
+    negative_below: float = -0.25
+    """Noisy steps scored below it are the bad ones."""
+    negative_share: float = 0.2
+    """At most this share of the noisy steps, the lowest, are bad ones."""
+    min_updates: int = 400
+    """Updates before early stopping may end select or refine."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which each ends."""
+    max_updates: int = 4_000
+    """Updates of select and of refine at the most."""
+
+    name: ClassVar[str] = "sdil"
+    reference: ClassVar[str] = "Zhao et al., KDD 2023"
+
+    @classmethod
+    def paper(cls) -> SDIL:
+        """The paper's values and forms, with the sign of T and the bound of L_adv corrected."""
+        return cls(
+            usage_weight=0.0,
+            positive_filter="difference",
+            clip_preference=False,
+            clean_share=0.0,
+            distillation="prob",
+            adv_weight=1.0,
+            adv_form="log",
+        )
+
+    @classmethod
+    def presets(cls) -> dict[str, SDIL]:
+        """Named configurations for the command line."""
+        return {"paper": cls.paper()}
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> HierarchicalPolicy:
+        """Algorithm 1. `env` is not used."""
+        check(demos, self)
+        train, held_out = hold_out(demos, valid, seed=seed)
+        valid_windows = Windows(held_out, self.look_back)
+        steps = TrainingSteps(train, self, seed)
+        architecture = SkillArchitecture(
+            self.n_skills,
+            self.skill_size,
+            self.look_back,
+            self.hidden,
+            self.layers,
+            self.next_state,
+        )
+        with seeded(seed) as generator:  # line 1: random initial parameters
+            discovered = SkillModel(demos.spaces, architecture, sees_next=self.next_state)
+            model = SkillModel(demos.spaces, architecture, sees_next=False)  # f_uni, g, pi_low
+            T = Compatibility(*_sizes(demos), self.skill_size, self.hidden)
+        discovered.encoder.features.standardise.fit(steps.windows)
+        statistics = discovered.encoder.features.standardise.state_dict()
+        for part in (discovered.pi_low, model.encoder.features, model.pi_low, T):
+            part.standardise.load_state_dict(statistics)
+        begun = DISCOVER if resume is None else int(resume["phase"])
+        own = None if resume is None else below(resume, "own")
+
+        # Lines 2-7: phase 1, discover f_bi, g and pi_low, with PU estimates on the way.
+        discovery = Discovery(steps, discovered, T, self, generator)
+        if begun == DISCOVER:
+            discovery.run(with_more(on_epoch, lambda: _phase(DISCOVER)), own)
+            self._warn_of_collapse(discovery, len(steps.noisy) > 0)
+        else:
+            assert resume is not None
+            discovered.load_state_dict(below(resume, "discovered"))
+            discovery.load_result(below(resume, "result"))
+        discovered.requires_grad_(False)
+        found = {
+            **nest("discovered", discovered.state_dict()),
+            **nest("result", discovery.result()),
+        }
+        model.g.load_state_dict(discovered.g.state_dict())
+        model.pi_low.load_state_dict(discovered.pi_low.state_dict())
+
+        def converge(phase: int, name: str, loss: Any, trained: torch.nn.Module) -> None:
+            optimisation = Optimisation(
+                {name: trained},
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                generator=generator,
+            )
+            Convergence(
+                name,
+                optimisation,
+                loss=loss,
+                valid_loss=lambda: mean_nll(model.logits, valid_windows),
+                n_samples=len(steps.clean),
+                batch_size=self.batch_size,
+                budget=Budget(self.min_updates, self.patience, self.max_updates),
+            ).run(
+                with_more(on_epoch, lambda: {**_phase(phase), **found}),
+                own if begun == phase else None,
+            )
+
+        def imitate(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """`log p(z_t)` under f_uni (B, K), action logits (B, A), and the actions taken."""
+            window = steps.windows.at(index)
+            log_probs = model.log_probs(window)
+            noise = gumbel(len(index), self.n_skills, generator)
+            skills = select(log_probs, noise, self.temperature) @ model.g.prototypes
+            return log_probs, model.pi_low(window.state, skills), steps.windows.actions_at(index)
+
+        # Lines 8-11: phase 2, select. g and pi_low are frozen; f_uni learns on the clean set.
+        teacher = _most_probable(discovered, steps)  # z-bar_t of the clean steps
+
+        def select_loss(index: Tensor) -> dict[str, Tensor]:
+            log_probs, logits, actions = imitate(index)
+            log_p = log_probs.gather(1, teacher[index, None])  # log p(z_t = z-bar_t)
+            distilled = -log_p.mean() if self.distillation == "log" else -log_p.exp().mean()
+            return {"imitation": F.cross_entropy(logits, actions), "distillation": distilled}
+
+        if begun <= SELECT:
+            model.g.requires_grad_(False)
+            model.pi_low.requires_grad_(False)
+            converge(SELECT, "select", select_loss, model.encoder)
+            model.requires_grad_(True)
+
+        # Lines 12-14: phase 2, refine f_uni, g and pi_low together.
+        bad = self._bad_steps(discovery)  # D_neg
+
+        def refine_loss(index: Tensor) -> dict[str, Tensor]:
+            _, logits, actions = imitate(index)
+            terms = {"imitation": F.cross_entropy(logits, actions)}
+            if self.adv_weight > 0 and len(bad):
+                drawn = torch.randint(len(bad), (self.batch_size,), generator=generator)
+                _, bad_logits, bad_actions = imitate(bad[drawn])
+                terms["adversarial"] = self.adv_weight * self._adversarial(bad_logits, bad_actions)
+            return terms
+
+        converge(REFINE, "refine", refine_loss, model)
+        return HierarchicalPolicy(
+            demos.spaces,
+            architecture,
+            acting=model,
+            discovery=discovered,
+            skill_optimality=discovery.skill_optimality,
+            learner=self.name,
+            hyperparameters=asdict(self),
+        )
+
+    def _adversarial(self, logits: Tensor, actions: Tensor) -> Tensor:
+        """L_adv, bounded."""
+        log_p = -F.cross_entropy(logits, actions, reduction="none")
+        if self.adv_form == "log":
+            return torch.where(log_p.exp() > _LEAST_PROBABILITY, log_p, log_p.detach()).mean()
+        return -torch.log1p(-log_p.exp().clamp(max=1.0 - 1e-6)).mean()
+
+    def _bad_steps(self, discovery: Discovery) -> Tensor:
+        """D_neg: the noisy steps scored lowest, by threshold and by share."""
+        if discovery.scores is None:
+            return torch.empty(0, dtype=torch.int64)
+        noisy = discovery.steps.noisy
+        scores = discovery.scores[noisy]
+        lowest = noisy[scores.argsort(stable=True)[: int(len(noisy) * self.negative_share)]]
+        return lowest[discovery.scores[lowest] < self.negative_below]
+
+    def _warn_of_collapse(self, discovery: Discovery, has_noisy: bool) -> None:
+        """Say what went wrong, and what to change."""
+        if discovery.perplexity < self.n_skills / 2:
+            warnings.warn(
+                f"discovery failed: only {discovery.perplexity:.1f} of {self.n_skills} skills are "
+                "in use. Raise usage_weight, lower n_skills, or give more data.",
+                stacklevel=3,
+            )
+        if has_noisy and self.mi_weight > 0 and discovery.mixed_pairs_survived == 0.0:
+            warnings.warn(
+                "no clean step was paired with a noisy one at the end of discovery, so the noisy "
+                'set taught the clean skills nothing. Use positive_filter="opposed", or raise '
+                "epsilon.",
+                stacklevel=3,
+            )
+
+
+def _sizes(demos: Demonstrations) -> tuple[int, int]:
+    """The size of an observation and the number of actions."""
+    assert isinstance(demos.spaces.action, gym.spaces.Discrete)
+    return element_shape(demos.spaces.observation)[0], int(demos.spaces.action.n)
+
+
+def _phase(number: int) -> State:
+    return {"phase": torch.tensor(number)}
+
+
+@torch.no_grad()
+def _most_probable(model: SkillModel, steps: TrainingSteps) -> Tensor:
+    """The most probable skill of each clean step under the frozen f_bi. (number of clean steps,)"""
+    parts = steps.clean.split(8_192)
+    return torch.cat([model.selection(steps.windows, part).argmax(1) for part in parts])

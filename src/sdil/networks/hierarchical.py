@@ -1,0 +1,150 @@
+"""The hierarchical policy: an encoder and `g` choose a skill, `pi_low` acts with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from sdil.networks.encoders import SkillEncoder
+from sdil.networks.skills import SkillMatching, SkillPolicy
+from sdil.policy import Policy
+from sdil.scores import StepScores
+from sdil.spaces import Spaces, element_shape
+from sdil.trajectories import Trajectories, Trajectory
+from sdil.windows import Window, Windows
+
+_STEPS_AT_ONCE = 8_192
+
+
+@dataclass(frozen=True)
+class SkillArchitecture:
+    """The size of a hierarchical policy."""
+
+    n_skills: int
+    skill_size: int
+    look_back: int
+    hidden: int
+    layers: int
+    next_state: bool
+    """Whether the discovery encoder sees `s_{t+1}`."""
+
+
+class SkillModel(nn.Module):
+    """An encoder (`f_bi` or `f_uni`), `g` and `pi_low`."""
+
+    def __init__(self, spaces: Spaces, architecture: SkillArchitecture, *, sees_next: bool) -> None:
+        super().__init__()
+        assert isinstance(spaces.action, gym.spaces.Discrete)
+        (observation_size,) = element_shape(spaces.observation)
+        n_actions, a = int(spaces.action.n), architecture
+        self.encoder = SkillEncoder(
+            observation_size,
+            n_actions,
+            a.look_back,
+            sees_next=sees_next,
+            hidden=a.hidden,
+            layers=a.layers,
+            skill_size=a.skill_size,
+        )
+        self.g = SkillMatching(a.n_skills, a.skill_size)
+        self.pi_low = SkillPolicy(observation_size, a.skill_size, n_actions, a.hidden, a.layers)
+
+    def log_probs(self, window: Window, following: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """How probable each skill is. (B, K)"""
+        return self.g.log_probs(self.encoder(window, following))
+
+    def selection(self, windows: Windows, index: Tensor) -> Tensor:
+        """The same for steps of recorded trajectories, whose next state is known. (B, K)"""
+        following = windows.next_states_at(index) if self.encoder.sees_next else None
+        return self.log_probs(windows.at(index), following).exp()
+
+    def logits(self, window: Window) -> Tensor:
+        """Action logits under the most probable skill. (B, n_actions)"""
+        skill = self.log_probs(window).argmax(1)
+        return self.pi_low(window.state, self.g.prototypes[skill])
+
+
+class HierarchicalPolicy(Policy):
+    """Acts with `f_uni`; judges data with the discovery model, frozen as phase 1 left it."""
+
+    kind = "skills"
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        architecture: SkillArchitecture,
+        *,
+        acting: SkillModel,
+        discovery: SkillModel,
+        skill_optimality: Tensor,
+        learner: str = "",
+        hyperparameters: dict[str, Any] | None = None,
+    ) -> None:
+        self.spaces = spaces
+        self.look_back = architecture.look_back
+        self.learner = learner
+        self.hyperparameters = hyperparameters or {}
+        self.skill_optimality = skill_optimality
+        """`s_k^op` of each skill. (K,)"""
+        self._architecture = architecture
+        self._models = nn.ModuleDict({"acting": acting, "discovery": discovery})
+        self._acting = deepcopy(acting).double().requires_grad_(False)
+        self._discovery = deepcopy(discovery).double().requires_grad_(False)
+
+    def action_probs(self, window: Window) -> Tensor:
+        return self._acting.logits(window).softmax(1)
+
+    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
+        """How good each step of any trajectories is, and which skill it shows."""
+        packed = (
+            trajectories
+            if isinstance(trajectories, Trajectories)
+            else Trajectories.pack(trajectories, self.spaces)
+        )
+        if not len(packed):
+            return []
+        windows = Windows(packed, self.look_back)
+        with torch.no_grad():
+            parts = torch.arange(len(windows)).split(_STEPS_AT_ONCE)
+            probs = torch.cat([self._discovery.selection(windows, part) for part in parts])
+        optimality = (probs @ self.skill_optimality.double()).numpy()
+        cut = packed.split_steps
+        return [
+            StepScores(optimality=o, skill=p.argmax(1), skill_probs=p)
+            for o, p in zip(cut(optimality), cut(probs.numpy()), strict=True)
+        ]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {**self._models.state_dict(), "skill_optimality": self.skill_optimality}
+
+    def configuration(self) -> dict[str, Any]:
+        return asdict(self._architecture)
+
+    @classmethod
+    def build(
+        cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> HierarchicalPolicy:
+        architecture = SkillArchitecture(**configuration)
+        models = nn.ModuleDict(
+            {
+                "acting": SkillModel(spaces, architecture, sees_next=False),
+                "discovery": SkillModel(spaces, architecture, sees_next=architecture.next_state),
+            }
+        )
+        models.load_state_dict({k: v for k, v in tensors.items() if k != "skill_optimality"})
+        acting, discovery = models["acting"], models["discovery"]
+        assert isinstance(acting, SkillModel)
+        assert isinstance(discovery, SkillModel)
+        return cls(
+            spaces,
+            architecture,
+            acting=acting,
+            discovery=discovery,
+            skill_optimality=tensors["skill_optimality"],
+        )

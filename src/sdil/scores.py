@@ -1,0 +1,43 @@
+"""What a policy that judges data says of a trajectory, step by step and in segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sdil.spaces import Array
+
+
+@dataclass(frozen=True, eq=False)
+class StepScores:
+    """The judgement of one trajectory of T steps."""
+
+    optimality: Array
+    """How good each step is, in [-1, 1]. (T,)"""
+    skill: Array
+    """The most probable skill of each step. (T,) integers"""
+    skill_probs: Array
+    """How probable each of the K skills is. (T, K)"""
+
+    def segments(self) -> list[Segment]:
+        """Runs of equal skill, in order."""
+        edges = np.flatnonzero(np.diff(self.skill)) + 1
+        starts = [0, *edges.tolist()]
+        stops = [*edges.tolist(), len(self.skill)]
+        return [
+            Segment(start, stop, int(self.skill[start]), float(self.optimality[start:stop].mean()))
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of steps with the same skill."""
+
+    start: int
+    stop: int
+    """One past its last step."""
+    skill: int
+    optimality: float
+    """Mean over its steps."""

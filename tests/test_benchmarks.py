@@ -1,0 +1,35 @@
+"""Every benchmark runs, on sizes too small to measure anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options", "rows"),
+    [
+        ("training_speed", "--no-peers --transitions 1000 --epochs 1 --rounds 1", 3),
+        ("rollout_speed", "--clean 5 --episodes 5 --n-envs 2 --look-backs 1 --rounds 1", 1),
+        ("training_memory", "--episodes 50 --features 5 --look-backs 1", 1),
+        ("bc_curve", "--seeds 0 --sizes 5 --noisy 0 --look-backs 0 --episodes 5 --test 5", 3),
+    ],
+)
+def test_it_runs_and_saves_what_it_measured(
+    name: str, options: str, rows: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "measured.json"
+    command = [sys.executable, BENCHMARKS / f"{name}.py", *options.split(), "--json", file]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(file.read_text())
+    assert len(measured["rows"]) == rows
+    assert f"{name}.py" in measured["command"]
+    assert "machine" in done.stdout
