@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -59,7 +60,7 @@ def main(
 
     Args:
         seed: The data and all training follow from it.
-        transitions: Steps to train on; a quarter as many more are for sdil's validation.
+        transitions: Steps to train on, at least 5,000; sdil validates on a quarter as many more.
         epochs: Passes over the data in each measurement.
         rounds: Measurements of each, taken in turn.
         peers: Also measure `imitation` and `d3rlpy`, each in an environment of its own.
@@ -200,7 +201,7 @@ def ours(demos: Demonstrations, valid: Demonstrations, epochs: int, seed: int) -
         demos, valid=valid, seed=seed, on_epoch=lambda epoch: ends.append(time.perf_counter())
     )
     over = time.perf_counter()
-    assert len(ends) == epochs + 1
+    assert len(ends) == epochs + 1, "with fewer than 20 batches, an epoch is more than one pass"
     return {
         "sdil.BC": epochs * demos.clean.n_steps / (ends[-1] - ends[0]),
         "sdil.BC, whole fit": (epochs + 1) * demos.clean.n_steps / (over - began),

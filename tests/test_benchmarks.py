@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 @pytest.mark.parametrize(
     ("name", "options", "rows"),
     [
-        ("training_speed", "--no-peers --transitions 1000 --epochs 1 --rounds 1", 3),
+        ("training_speed", "--no-peers --transitions 6000 --epochs 1 --rounds 1", 3),
         ("rollout_speed", "--clean 5 --episodes 5 --n-envs 2 --look-backs 1 --rounds 1", 1),
         ("training_memory", "--episodes 50 --features 5 --look-backs 1", 1),
         ("bc_curve", "--seeds 0 --sizes 5 --noisy 0 --look-backs 0 --episodes 5 --test 5", 3),

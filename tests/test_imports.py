@@ -12,14 +12,25 @@ import pytest
 import sdil
 
 ROOT = Path(sdil.__file__).parent
-BASE = {"errors", "files", "spaces", "trajectories", "demonstrations", "windows", "table", "policy"}
+BASE = {
+    "errors",
+    "files",
+    "spaces",
+    "trajectories",
+    "demonstrations",
+    "windows",
+    "table",
+    "policy",
+    "scores",
+}
 MAY_SEE = {
     "formats": BASE,
     "networks": BASE | {"networks"},
     "algorithms": BASE | {"networks", "algorithms"},
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
-    "cli": BASE | {"__version__", "formats", "algorithms", "evaluation", "tasks", "cli"},
+    "cli": BASE
+    | {"__version__", "formats", "networks", "algorithms", "evaluation", "tasks", "cli"},
 }
 BASE_ORDER = {
     "errors": set(),
@@ -29,6 +40,7 @@ BASE_ORDER = {
     "demonstrations": {"errors", "spaces", "trajectories"},
     "windows": {"spaces", "trajectories"},
     "table": {"spaces"},
+    "scores": {"spaces"},
     "policy": {"errors", "files", "spaces", "windows"},
 }
 HEAVY_FOR_LEARNERS = {

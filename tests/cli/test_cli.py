@@ -119,7 +119,7 @@ def test_a_setting_is_a_property_of_the_data(folder, tmp_path):
     [
         ([], "usage: sdil"),
         (["dance"], "no command 'dance'"),
-        (["train", "nobody"], "no learner 'nobody'; there are bc"),
+        (["train", "nobody"], "no learner 'nobody'; there are sdil, bc"),
         (["train"], "which learner"),
         (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--hiden", "3"], "--hiden"),
         (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--hidden", "many"], "--hidden"),

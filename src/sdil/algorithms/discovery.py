@@ -91,7 +91,7 @@ def discovery_loss(
     figures = {"usage": F.one_hot(log_probs.argmax(1), log_probs.shape[1]).float().mean(0)}
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
-        terms["usage"] = settings.usage_weight * (mean * mean.log()).sum()
+        terms["usage_entropy"] = settings.usage_weight * (mean * mean.log()).sum()
     if settings.mi_weight > 0:
         size = len(batch.actions)
         candidates = (
@@ -242,9 +242,9 @@ class Discovery:
     def _batches(self, n: int) -> list[Tensor]:
         """Step numbers of n batches, a fixed share of each from the clean set."""
         steps, size, generator = self.steps, self.settings.batch_size, self.optimisation.generator
-        if self.settings.clean_share == 0.0 or not len(steps.noisy):
+        if self.settings.clean_share == 0.0 or not len(steps.noisy) or size == 1:
             return list(_deal(len(steps.windows), n * size, generator).split(size))
-        of_clean = round(size * self.settings.clean_share)
+        of_clean = min(max(1, round(size * self.settings.clean_share)), size - 1)
         clean = steps.clean[_deal(len(steps.clean), n * of_clean, generator)].view(n, -1)
         noisy = steps.noisy[_deal(len(steps.noisy), n * (size - of_clean), generator)].view(n, -1)
         return list(torch.cat([clean, noisy], 1))

@@ -13,6 +13,7 @@ COMMANDS = {
     "inspect": "say what a folder of demonstrations holds",
     "train": "learn a policy from demonstrations",
     "evaluate": "measure a policy in its environment and on recorded steps",
+    "score": "say how good each step and segment of demonstrations is",
     "demo": "collect, train and evaluate on FourRooms, end to end",
     "expert": "train a PPO agent that can demonstrate a task (needs sdil[experts])",
 }

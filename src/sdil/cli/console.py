@@ -65,9 +65,11 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table whose first column is text and whose others are numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    console.print(title, style="bold", highlight=False)
+    console.print(table)

@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -29,8 +30,9 @@ from sdil.algorithms.training import Epoch, State
 from sdil.cli.console import progress
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.evaluation.scores import compare_with_truth
 from sdil.files import new_file, read_json, refuse_existing, write_json
-from sdil.formats.folder import describe, load_demonstrations
+from sdil.formats.folder import describe, load_demonstrations, load_truth
 
 FORMAT_VERSION = 1
 _PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
@@ -47,6 +49,7 @@ class RunInputs:
     valid: str | None
     clean_only: bool
     command: list[str]
+    tensorboard: bool = False
 
 
 def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any]:
@@ -125,16 +128,14 @@ def _train(
     resume: State | None,
     before: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    hyperparameters = inputs.hyperparameters
-    learner = LEARNERS[inputs.learner](**hyperparameters)
-    epochs = list(before)
+    learner = LEARNERS[inputs.learner](**inputs.hyperparameters)
+    listener = _Listener(inputs, demos, out, before)
     began = time.perf_counter()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with progress(f"training {inputs.learner}") as update:
 
         def on_epoch(epoch: Epoch) -> None:
-            epochs.append({"phase": epoch.phase, "epoch": epoch.index, **epoch.losses})
-            _save_checkpoint(out, len(epochs), epoch.state(), epochs)
+            listener.hear(epoch)
             update(epoch.index, epoch.total, f"{inputs.learner}: {epoch.phase}")
 
         try:
@@ -143,18 +144,75 @@ def _train(
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"interrupted after epoch {len(epochs)}; nothing is lost. "
+                f"interrupted after epoch {len(listener.epochs)}; nothing is lost. "
                 f"Go on with: sdil train --resume {out}"
             ) from None
     seconds = time.perf_counter() - began
-    write_json(out / "epochs.json", epochs)
+    listener.close()
+    write_json(out / "epochs.json", listener.epochs)
     machine = {"platform": platform.platform(), "cpus": os.cpu_count()}
     write_json(out / "timing.json", {"started": started, "seconds": seconds, **machine})
     policy.save(out)
     for file in out.glob("checkpoint-*.safetensors"):
         file.unlink()
-    losses = {k: v for k, v in epochs[-1].items() if isinstance(v, float)}
-    return {"epochs": len(epochs), "seconds": seconds, "losses": losses}
+    return {
+        "epochs": len(listener.epochs),
+        "seconds": seconds,
+        "phases": _last_of_each_phase(listener.epochs),
+    }
+
+
+def _last_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What was said at the end of each phase."""
+    return {epoch["phase"]: epoch for epoch in epochs}
+
+
+class _Listener:
+    """Hears each epoch: keeps its figures, writes a checkpoint, compares scores with the truth.
+
+    The truth is recorded beside the losses and used for nothing.
+    """
+
+    def __init__(
+        self, inputs: RunInputs, demos: Demonstrations, out: Path, before: list[dict[str, Any]]
+    ) -> None:
+        self.epochs = list(before)
+        self._out = out
+        truth = load_truth(inputs.data)
+        self._good = (
+            np.concatenate(truth.noisy_good)
+            if truth is not None and len(demos.noisy) and truth.noisy_good
+            else None
+        )
+        self._board = _tensorboard(out) if inputs.tensorboard else None
+
+    def hear(self, epoch: Epoch) -> None:
+        state = epoch.state()
+        entry = {"phase": epoch.phase, "epoch": epoch.index, **epoch.losses, **epoch.figures}
+        scores = state.get("own.scores")
+        if self._good is not None and scores is not None:
+            noisy = scores[len(scores) - len(self._good) :].numpy()
+            entry["score_auroc"], entry["score_average_precision"] = compare_with_truth(
+                noisy, self._good
+            )
+        self.epochs.append(entry)
+        if self._board is not None:
+            for name, value in entry.items():
+                if isinstance(value, float):
+                    self._board.add_scalar(f"{epoch.phase}/{name}", value, epoch.index)
+        _save_checkpoint(self._out, len(self.epochs), state, self.epochs)
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+
+
+def _tensorboard(out: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError("--tensorboard needs: pip install 'sdil[tensorboard]'") from None
+    return SummaryWriter(str(out / "tensorboard"))
 
 
 def _save_checkpoint(out: Path, number: int, state: State, epochs: list[dict[str, Any]]) -> None:

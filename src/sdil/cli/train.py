@@ -12,7 +12,7 @@ import tyro
 
 from sdil.algorithms import LEARNERS
 from sdil.algorithms.training import Learner
-from sdil.cli.console import parse, print_json
+from sdil.cli.console import parse, print_json, print_table
 from sdil.cli.run import RunInputs, continue_run, start_run
 from sdil.errors import InputError
 
@@ -69,6 +69,9 @@ class TrainOptions:
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
     ] = 1
+    tensorboard: Annotated[
+        bool, tyro.conf.arg(help="Also log every figure for TensorBoard, in the run folder.")
+    ] = False
     overwrite: Annotated[bool, tyro.conf.arg(help="Replace the run folder if it exists.")] = False
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="Print the answer as JSON.")] = False
 
@@ -99,6 +102,7 @@ def _train(learner: Learner, options: TrainOptions) -> None:
         valid=None if options.valid is None else str(options.valid),
         clean_only=options.clean_only,
         command=["sdil", *sys.argv[1:]],
+        tensorboard=options.tensorboard,
     )
     _report(
         options.out, start_run(inputs, options.out, overwrite=options.overwrite), options.as_json
@@ -110,8 +114,22 @@ def _report(out: Path, last: dict[str, Any], as_json: bool) -> None:
         print_json({"run": str(out), **last})
         return
     print(f"trained for {last['epochs']} epochs in {last['seconds']:.1f} s")
-    print("last epoch: " + ", ".join(f"{k} {v:.4f}" for k, v in last["losses"].items()))
+    for phase, figures in last["phases"].items():
+        print_table(
+            f"{phase}, after {figures['epoch']} epochs",
+            ["figure", "value"],
+            [[k.replace("_", " "), _show(v)] for k, v in figures.items() if k not in _NAMES],
+        )
     print(f"written to {out}; measure it with: sdil evaluate {out}")
+
+
+_NAMES = ("phase", "epoch")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):  # usage per skill, or a histogram, in percent
+        return " ".join(f"{100 * v:.0f}" for v in value) + " %"
+    return "-" if value is None else f"{value:.4f}"
 
 
 def _preset(kind: Any, arguments: list[str]) -> tuple[Learner, list[str]]:

@@ -11,6 +11,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
+from sdil.errors import InputError
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
@@ -107,6 +108,11 @@ class HierarchicalPolicy(Policy):
             if isinstance(trajectories, Trajectories)
             else Trajectories.pack(trajectories, self.spaces)
         )
+        if self.skill_optimality.isnan().any():
+            raise InputError(
+                "this policy was trained without noisy demonstrations, so it cannot tell good "
+                "steps from bad ones; train it on a clean and a noisy set"
+            )
         if not len(packed):
             return []
         windows = Windows(packed, self.look_back)

@@ -1,0 +1,135 @@
+"""`sdil score`: how good each step and segment of demonstrations is, as a Parquet table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import duckdb
+import numpy as np
+import tyro
+
+from sdil.algorithms import load_policy
+from sdil.cli.console import parse, print_json, print_table
+from sdil.errors import InputError
+from sdil.evaluation.rollout import check_spaces
+from sdil.evaluation.scores import compare_with_truth
+from sdil.files import new_file, refuse_existing
+from sdil.formats.folder import load_demonstrations, load_truth
+from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.scores import StepScores
+from sdil.spaces import Array
+from sdil.trajectories import Trajectories
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    parse(score, arguments, "score")
+
+
+def score(
+    run: tyro.conf.Positional[Path],
+    data: Path,
+    out: Path,
+    which: Annotated[Literal["noisy", "clean", "both"], tyro.conf.arg(name="set")] = "noisy",
+    overwrite: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Judge demonstrations step by step with a trained SDIL policy.
+
+    Writes a row per step: set, episode, step, skill, optimality (-1 bad to 1 good), segment (a run
+    of equal skill) and its mean optimality.
+
+    Args:
+        run: A run folder that `sdil train sdil` wrote.
+        data: Folder of demonstrations to judge; it need not be what the policy was trained on.
+        out: The Parquet file to write; it must not exist.
+        which: The set to judge.
+        overwrite: Replace the file if it exists.
+        as_json: Print the summary as JSON.
+    """
+    if out.exists() and not overwrite:
+        refuse_existing(out, overwrite=False, marker="")
+    policy = load_policy(run)
+    if not isinstance(policy, HierarchicalPolicy):
+        raise InputError(f"{run}: {policy.learner} does not judge steps; train sdil")
+    demos, truth = load_demonstrations(data), load_truth(data)
+    check_spaces(policy, demos.spaces)
+    chosen = {"clean": demos.clean, "noisy": demos.noisy}
+    if which != "both":
+        chosen = {which: chosen[which]}
+    judged = {name: policy.score(trajectories) for name, trajectories in chosen.items()}
+    _write(out, _columns(chosen, judged))
+    goods = {} if truth is None else {"clean": truth.clean_good, "noisy": truth.noisy_good}
+    summary = {name: _summarise(judged[name], goods.get(name)) for name in chosen}
+    if as_json:
+        print_json({"run": str(run), "data": str(data), "out": str(out), **summary})
+        return
+    rows = [[label, *(_show(summary[n][key]) for n in chosen)] for key, label in _LABELS.items()]
+    print_table("scores", ["", *chosen], rows)
+    print(f"written to {out}")
+
+
+_LABELS = {
+    "episodes": "episodes",
+    "steps": "steps",
+    "segments": "segments",
+    "mean": "mean optimality",
+    "good": "share above 0",
+    "auroc": "AUROC against the truth",
+    "average_precision": "average precision",
+}
+
+
+def _columns(
+    chosen: dict[str, Trajectories], judged: dict[str, list[StepScores]]
+) -> dict[str, Array]:
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    for name, trajectories in chosen.items():
+        for episode, scores in zip(trajectories.ids, judged[name], strict=True):
+            n, segments = len(scores.skill), scores.segments()
+            number = np.repeat(np.arange(len(segments)), [s.stop - s.start for s in segments])
+            columns["set"].append(np.full(n, name, object))
+            columns["episode"].append(np.full(n, episode, object))
+            columns["step"].append(np.arange(n))
+            columns["skill"].append(scores.skill)
+            columns["optimality"].append(scores.optimality)
+            columns["segment"].append(number)
+            columns["segment_optimality"].append(np.array([s.optimality for s in segments])[number])
+    return {k: np.concatenate(v) if v else np.empty(0) for k, v in columns.items()}
+
+
+_COLUMNS = ("set", "episode", "step", "skill", "optimality", "segment", "segment_optimality")
+
+
+def _write(out: Path, columns: dict[str, Array]) -> None:
+    table = columns  # DuckDB reads the dictionary by this name
+    with new_file(out.absolute()) as temporary, duckdb.connect() as connection:
+        connection.register("steps", table)
+        path = str(temporary).replace("'", "''")
+        connection.execute(f"COPY (SELECT * FROM steps) TO '{path}' (FORMAT parquet)")
+
+
+def _summarise(judged: Sequence[StepScores], good: list[Array] | None) -> dict[str, Any]:
+    if not judged:
+        return {**dict.fromkeys(_LABELS), "episodes": 0, "steps": 0}
+    optimality = np.concatenate([s.optimality for s in judged])
+    auroc, precision = (
+        (None, None) if good is None else compare_with_truth(optimality, np.concatenate(good))
+    )
+    return {
+        "episodes": len(judged),
+        "steps": len(optimality),
+        "segments": sum(len(s.segments()) for s in judged),
+        "mean": float(optimality.mean()),
+        "good": float((optimality > 0).mean()),
+        "auroc": auroc,
+        "average_precision": precision,
+    }
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

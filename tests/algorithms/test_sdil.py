@@ -1,0 +1,420 @@
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import sdil
+from sdil import SDIL, Demonstrations, InputError, Trajectory, load_policy
+from sdil.algorithms.discovery import (
+    Discovery,
+    TrainingSteps,
+    contrastive_loss,
+    discovery_loss,
+    gumbel,
+)
+from sdil.algorithms.training import seeded
+from sdil.networks.hierarchical import SkillArchitecture, SkillModel
+from sdil.networks.skills import Compatibility
+
+SHORT = SDIL(
+    discovery_epochs=4,
+    discovery_min_updates=1,
+    pu_interval=2,
+    zeta_step=0.5,
+    min_updates=40,
+    patience=20,
+    max_updates=60,
+)
+
+
+@pytest.fixture(scope="module")
+def policy(demos):
+    return SHORT.fit(demos, seed=0)
+
+
+def setup(demos, settings):
+    steps = TrainingSteps(demos, settings, 0)
+    architecture = SkillArchitecture(
+        settings.n_skills,
+        settings.skill_size,
+        settings.look_back,
+        settings.hidden,
+        2,
+        settings.next_state,
+    )
+    with seeded(0) as generator:
+        model = SkillModel(demos.spaces, architecture, sees_next=settings.next_state)
+        T = Compatibility(153, 7, settings.skill_size, settings.hidden)
+    return Discovery(steps, model, T, settings, generator)
+
+
+def test_contrastive_loss_by_hand_and_the_direction_of_T():
+    fit = torch.tensor([[1.0, 2.0, -1.0], [0.0, 0.0, 5.0]], requires_grad=True)
+    has = torch.tensor([True, False])
+    sp = lambda x: math.log1p(math.exp(x))  # noqa: E731
+    expected = ((sp(-1) + sp(-2)) / 2 + sp(-1) + sp(0)) / 2
+    loss = contrastive_loss(fit, 2, has)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    loss.backward()
+    assert (fit.grad[:, :2] < 0).all()  # descent raises T on positives
+    assert fit.grad[0, 2] > 0  # and lowers it on negatives
+    assert fit.grad[1, 2] == 0  # a step without negatives has no such term
+
+
+def test_T_descends_with_everyone(demos):
+    """Alone on one batch, T must get better at telling positives from negatives."""
+    discovery = setup(demos, replace(SHORT, usage_weight=0.0))
+    index = discovery._batches(1)[0]
+    batch, random = discovery._batch(index), discovery._draw(len(index), False)
+    discovery.model.requires_grad_(False)
+    optimiser = torch.optim.Adam(discovery.T.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(150):
+        terms, figures = discovery_loss(discovery.model, discovery.T, batch, random, SHORT)
+        optimiser.zero_grad()
+        terms["mi"].backward()
+        optimiser.step()
+        losses.append(figures["contrastive"].item())
+    assert losses[0] == pytest.approx(2 * math.log(2), abs=0.15)
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_the_loss_is_a_function_of_its_arguments(demos):
+    discovery = setup(demos, SHORT)
+    index = discovery._batches(1)[0]
+    batch, random = discovery._batch(index), discovery._draw(len(index), True)
+    before = torch.random.get_rng_state(), discovery.optimisation.generator.get_state()
+    first, again = (
+        discovery_loss(discovery.model, discovery.T, batch, random, SHORT)[0] for _ in range(2)
+    )
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert torch.equal(before[1], discovery.optimisation.generator.get_state())
+
+
+def test_lambda_0_leaves_T_untouched(demos):
+    discovery = setup(demos, replace(SHORT, mi_weight=0.0))
+    before = {k: v.clone() for k, v in discovery.T.state_dict().items()}
+    discovery.run(None, None)
+    assert all(torch.equal(before[k], v) for k, v in discovery.T.state_dict().items())
+
+
+def test_weight_decay_spares_T(demos):
+    discovery = setup(demos, SHORT)
+    decays = [group["weight_decay"] for group in discovery.optimisation.optimiser.param_groups]
+    assert decays == [SHORT.weight_decay, 0.0]
+
+
+def test_zeta_0_never_reads_embeddings_for_pairs(demos, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("embeddings were read")
+
+    monkeypatch.setattr("sdil.algorithms.discovery.by_embedding", refuse)
+    setup(demos, replace(SHORT, zeta_step=0.0)).run(None, None)
+    with pytest.raises(AssertionError, match="embeddings were read"):
+        setup(demos, SHORT).run(None, None)
+
+
+def test_a_quarter_of_each_batch_is_clean(demos):
+    discovery = setup(demos, SHORT)
+    for index in discovery._batches(5):
+        assert discovery.steps.is_clean[index].sum() == 64
+        assert len(index) == 256
+    everywhere = setup(demos, replace(SHORT, clean_share=0.0))
+    share = torch.cat(everywhere._batches(20)).lt(demos.clean.n_steps).float().mean()
+    assert share == pytest.approx(demos.clean.n_steps / demos.all.n_steps, abs=0.05)
+
+
+def test_scores_follow_the_definition(demos):
+    discovery = setup(demos, SHORT)
+    discovery.run(None, None)
+    assert discovery.scores is not None
+    assert (discovery.scores[discovery.steps.clean] == 1).all()
+    assert discovery.scores.abs().max() <= 1 + 1e-6
+    assert discovery.skill_optimality.abs().max() <= 1 + 1e-6
+    index = discovery.steps.noisy
+    with torch.no_grad():
+        selection = discovery.model.selection(discovery.steps.windows, index)
+    torch.testing.assert_close(discovery.scores[index], selection @ discovery.skill_optimality)
+
+
+def test_changing_the_next_state_cannot_change_an_action(policy, demos):
+    """The poisoned copy differs after t; what the policy does at t does not."""
+    trajectory = demos.clean[0]
+    poisoned = np.array(trajectory.observations)
+    poisoned[4:] += 50
+    for observations in (trajectory.observations, poisoned):
+        state, actions = None, []
+        for t in range(4):
+            action, state = policy.predict(observations[t], state)
+            actions.append(int(action))
+        if observations is not poisoned:
+            expected = actions
+    assert actions == expected
+    # the discovery model, on the other hand, must see it
+    scores = [
+        policy.score([Trajectory(o, trajectory.actions)])[0].skill_probs[3]
+        for o in (trajectory.observations, poisoned)
+    ]
+    assert not np.allclose(*scores)
+
+
+def test_sdil_star_does_not_see_the_next_state(demos):
+    star = replace(SHORT, next_state=False, n_skills=2).fit(demos, seed=0)
+    trajectory = demos.noisy[0]
+    poisoned = np.array(trajectory.observations)
+    poisoned[3:] += 50
+    clean, dirty = (
+        star.score([Trajectory(o, trajectory.actions)])[0]
+        for o in (trajectory.observations, poisoned)
+    )
+    np.testing.assert_array_equal(clean.skill_probs[:3], dirty.skill_probs[:3])
+    assert not np.array_equal(clean.skill_probs[3:], dirty.skill_probs[3:])
+
+
+def test_frozen_parts_do_not_move_in_select(demos):
+    states = {}
+
+    def keep(epoch):
+        state = epoch.state()
+        if epoch.phase == "select":
+            states["discovered"] = {k: v for k, v in state.items() if k.startswith("discovered.")}
+            states["select"] = state
+        if epoch.phase == "refine" and "refine" not in states:
+            states["refine"] = state
+
+    policy = SHORT.fit(demos, seed=0, on_epoch=keep)
+    trained = [k for k in states["select"] if k.startswith("own.now.")]
+    assert trained
+    assert all(k.startswith("own.now.select.") for k in trained)
+    assert not any("prototypes" in k or "pi_low" in k for k in trained)
+    # refine starts from discovery's g and moves it; the judge keeps discovery's own
+    found, refined = (policy._models[n].g.prototypes for n in ("discovery", "acting"))
+    torch.testing.assert_close(
+        found, states["discovered"]["discovered.g.prototypes"], rtol=0, atol=0
+    )
+    assert not torch.equal(found, refined)
+
+
+def test_distillation_forms_and_the_bound_of_L_adv():
+    logits, actions = (
+        torch.tensor([[2.0, 0.0], [-6.0, 0.0]], requires_grad=True),
+        torch.tensor([0, 0]),
+    )
+    p = logits.softmax(1)[:, 0].detach()
+    unlikelihood = SDIL()._adversarial(logits, actions)
+    assert unlikelihood.item() == pytest.approx(float(-(1 - p).log().mean()), rel=1e-5)
+    (gradient,) = torch.autograd.grad(unlikelihood, logits)
+    assert gradient[0, 0] > 0
+    paper = SDIL.paper()._adversarial(logits, actions)
+    assert paper.item() == pytest.approx(float(p.log().mean()), rel=1e-5)
+    (gradient,) = torch.autograd.grad(paper, logits)
+    assert gradient[0, 0] > 0
+    assert gradient[1].tolist() == [0, 0]  # p = 0.002: nothing left to push
+    certain = torch.tensor([[60.0, 0.0]])
+    assert torch.isfinite(SDIL()._adversarial(certain, torch.tensor([0])))
+
+
+def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
+    discovery = setup(demos, SHORT)
+    discovery.scores = torch.linspace(-1, 1, len(discovery.steps.windows))[
+        torch.randperm(len(discovery.steps.windows), generator=torch.Generator().manual_seed(0))
+    ]
+    noisy = discovery.scores[discovery.steps.noisy]
+    bad = replace(SDIL(), negative_below=-0.25, negative_share=0.2)._bad_steps(discovery)
+    assert len(bad) == int(0.2 * len(noisy))
+    assert discovery.scores[bad].max() <= noisy.sort().values[len(bad) - 1]
+    few = replace(SDIL(), negative_below=-0.99)._bad_steps(discovery)
+    assert len(few) == (noisy < -0.99).sum()
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        SDIL.paper(),
+        SDIL(zeta_step=0.0),
+        SDIL(mi_weight=0.0),
+        SDIL(distillation="prob"),
+        SDIL(adv_weight=0.5, negative_below=1.0),
+        SDIL(next_state=False),
+        SDIL(n_skills=1),
+        SDIL(look_back=0),
+    ],
+)
+def test_every_variant_trains_and_acts(variant, demos):
+    fields = (
+        "discovery_epochs",
+        "discovery_min_updates",
+        "pu_interval",
+        "min_updates",
+        "patience",
+        "max_updates",
+    )
+    short = replace(variant, **{name: getattr(SHORT, name) for name in fields})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some of them collapse, and say so
+        policy = short.fit(demos, seed=0)
+    assert sdil.evaluate(policy, "fourrooms", episodes=5).n_episodes == 5
+    assert len(policy.score(demos.noisy)) == 60
+
+
+def test_one_skill_is_a_plain_policy_on_the_state(demos):
+    """With K = 1 the history has no way to change an action."""
+    policy = replace(SHORT, n_skills=1).fit(demos, seed=0)
+    observations = demos.clean[0].observations
+    alone = [int(policy.predict(o)[0]) for o in observations]
+    state, along = None, []
+    for o in observations:
+        action, state = policy.predict(o, state)
+        along.append(int(action))
+    assert alone == along
+
+
+@pytest.mark.parametrize("phase", ["discover", "select", "refine"])
+def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
+    class KilledError(Exception):
+        pass
+
+    settings = replace(SHORT, adv_weight=0.5, negative_below=1.0)
+    kept = {}
+
+    def die(epoch):
+        kept.update({"state": {k: v.clone() for k, v in epoch.state().items()}})
+        if epoch.phase == phase and epoch.index == 2:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        settings.fit(demos, seed=0, on_epoch=die)
+    resumed = settings.fit(demos, seed=0, resume=kept["state"]).tensors()
+    whole = settings.fit(demos, seed=0).tensors()
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[k], resumed[k]) for k in whole)
+
+
+def test_scores_of_any_trajectories(policy, demos, tmp_path):
+    scores = policy.score(demos.noisy)
+    assert [len(s.optimality) for s in scores] == demos.noisy.lengths.tolist()
+    first = scores[0]
+    assert first.skill_probs.shape == (len(first.skill), 8)
+    np.testing.assert_allclose(first.skill_probs.sum(1), 1)
+    np.testing.assert_array_equal(first.skill, first.skill_probs.argmax(1))
+    policy.save(tmp_path / "run")
+    again = load_policy(tmp_path / "run").score([demos.noisy[0]])[0]
+    np.testing.assert_allclose(again.optimality, first.optimality, atol=1e-12)
+    without_final = Trajectory(demos.noisy[0].observations[:-1], demos.noisy[0].actions)
+    shorter = policy.score([without_final])[0]
+    np.testing.assert_allclose(shorter.optimality[:-1], first.optimality[:-1], atol=1e-12)
+    assert policy.score([]) == []
+
+
+def test_segments_are_runs_of_equal_skill():
+    from sdil.scores import StepScores
+
+    scores = StepScores(
+        optimality=np.array([1.0, 0.0, 0.5, -1.0, -0.5]),
+        skill=np.array([2, 2, 0, 0, 2]),
+        skill_probs=np.zeros((5, 3)),
+    )
+    found = [(s.start, s.stop, s.skill, s.optimality) for s in scores.segments()]
+    assert found == [(0, 2, 2, 0.5), (2, 4, 0, -0.25), (4, 5, 2, -0.5)]
+
+
+def test_without_noisy_data_it_trains_but_cannot_judge(demos):
+    policy = replace(SHORT, n_skills=2).fit(demos.clean_only(), seed=0)
+    assert policy.predict(demos.clean[0].observations[0])[0] in range(7)
+    with pytest.raises(InputError, match="without noisy demonstrations"):
+        policy.score(demos.noisy)
+
+
+def test_a_collapsed_run_says_what_to_change(demos):
+    collapsing = replace(SHORT, usage_weight=0.0, n_skills=40)
+    with pytest.warns(UserWarning, match=r"discovery failed: only .* Raise usage_weight"):
+        collapsing.fit(demos, seed=0)
+    strict = replace(SHORT, positive_filter="difference", epsilon=0.0)
+    with pytest.warns(UserWarning, match=r"no clean step was paired .* positive_filter"):
+        strict.fit(demos, seed=0)
+
+
+def test_diagnostics_of_every_epoch(demos):
+    epochs = []
+    SHORT.fit(demos, seed=0, on_epoch=epochs.append)
+    discover = [e for e in epochs if e.phase == "discover"]
+    assert len(discover) == 4
+    for name in (
+        "imitation",
+        "mi",
+        "contrastive",
+        "usage_entropy",
+        "perplexity",
+        "dead_skills",
+        "zeta",
+        "survived",
+    ):
+        assert all(np.isfinite(e.losses[name]) for e in discover)
+    assert [e.losses["zeta"] for e in discover] == [0.0, 0.5, 1.0, 1.0]
+    assert sum(discover[0].figures["usage"]) == pytest.approx(1, abs=1e-5)
+    assert "scores" not in discover[0].figures
+    assert sum(discover[1].figures["scores"]) == pytest.approx(1, abs=1e-5)
+    assert discover[-1].losses["survived_clean_noisy"] > 0
+
+
+def two_skill_world(seed: int) -> tuple[Demonstrations, list[np.ndarray]]:
+    """A line: experts always step right (action 1). Noisy episodes have a good half, to the right,
+    and a bad half, to the left (action 0), in either order; a flag in the state tells nothing."""
+    rng = np.random.default_rng(seed)
+
+    def walk(moves):
+        position, seen = rng.normal(), []
+        for move in moves:
+            seen.append([position, rng.normal()])
+            position += 1.0 if move else -1.0
+        seen.append([position, rng.normal()])
+        return Trajectory(np.array(seen, np.float32), np.array(moves))
+
+    clean = [walk([1] * 10) for _ in range(10)]
+    good = [np.array([True] * 6 + [False] * 6)[:: 1 if i % 2 else -1] for i in range(40)]
+    noisy = [walk(g.astype(int)) for g in good]
+    named = [
+        [Trajectory(t.observations, t.actions, id=f"{n}{i}") for i, t in enumerate(items)]
+        for n, items in (("c", clean), ("n", noisy))
+    ]
+    return Demonstrations(clean=named[0], noisy=named[1]), good
+
+
+@pytest.mark.slow
+def test_it_finds_the_two_skills_and_ranks_the_bad_one_below():
+    right = 0
+    settings = SDIL(
+        n_skills=2, discovery_epochs=40, discovery_min_updates=1000, min_updates=40, max_updates=60
+    )
+    for seed in range(10):
+        demos, good = two_skill_world(seed)
+        policy = settings.fit(demos, seed=seed)
+        scores = policy.score(demos.noisy)
+        skill, truth = np.concatenate([s.skill for s in scores]), np.concatenate(good)
+        agreement = np.mean(skill == truth)
+        separated = max(agreement, 1 - agreement) > 0.9
+        optimality = np.concatenate([s.optimality for s in scores])
+        ranked = optimality[truth].mean() > optimality[~truth].mean()
+        right += bool(separated and ranked)
+    assert right >= 9
+
+
+def test_gumbel_noise_has_the_right_mean():
+    noise = gumbel(200_000, 1, torch.Generator().manual_seed(0))
+    assert float(noise.mean()) == pytest.approx(0.5772, abs=0.01)
+
+
+def test_a_batch_smaller_than_its_partners(make_episode):
+    tiny = Demonstrations(
+        clean=[make_episode(2, id="a"), make_episode(1, seed=1, id="b")], noisy=[make_episode(1)]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        policy = replace(SHORT, batch_size=2, n_skills=2).fit(tiny, seed=0)
+    assert policy.predict(tiny.clean[0].observations[0])[0] in range(4)
