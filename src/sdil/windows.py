@@ -49,20 +49,23 @@ def cut(
     consecutive; `times` is how many steps of the episode lie before. All three are (B,).
     """
     state = observations.index_select(0, rows)
+    n, observation, action = len(rows), state.shape[1:], actions.shape[1:]
     if look_back == 0:
-        past_states = state.new_zeros(len(rows), 0, *state.shape[1:])
-        past_actions = actions.new_zeros(len(rows), 0, *actions.shape[1:])
-        return Window(state, past_states, past_actions, past_actions.new_zeros(len(rows), 0).bool())
+        empty = torch.empty(n, 0, dtype=torch.bool)
+        return Window(
+            state, state.new_empty(n, 0, *observation), actions.new_empty(n, 0, *action), empty
+        )
     back = torch.arange(look_back, 0, -1)  # M .. 1
     mask = back <= times[:, None]  # (B, M)
-    past_rows = torch.where(mask, rows[:, None] - back, 0)
-    past_steps = torch.where(mask, steps[:, None] - back, 0)
-    past_states = observations[past_rows]  # (B, M, *observation)
-    past_actions = actions[past_steps]  # (B, M, *action)
+    past_rows = torch.where(mask, rows[:, None] - back, 0).flatten()
+    past_steps = torch.where(mask, steps[:, None] - back, 0).flatten()
+    # index_select: several times faster than indexing by a matrix
+    past_states = observations.index_select(0, past_rows).view(n, look_back, *observation)
+    past_actions = actions.index_select(0, past_steps).view(n, look_back, *action)
     return Window(
         state,
-        past_states * _spread(mask, past_states),
-        past_actions * _spread(mask, past_actions),
+        past_states.mul_(_spread(mask, past_states)),
+        past_actions.mul_(_spread(mask, past_actions)),
         mask,
     )
 
@@ -89,24 +92,23 @@ class Windows:
 
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""
-        return cut(
-            self.observations,
-            self.actions,
-            self.rows[index],
-            self.steps[index],
-            self.times[index],
-            self.look_back,
-        )
+        rows = self.rows.index_select(0, index)
+        if self.look_back == 0:  # then steps and times are not looked at
+            return cut(self.observations, self.actions, rows, rows, rows, 0)
+        steps = self.steps.index_select(0, index)
+        times = self.times.index_select(0, index)
+        return cut(self.observations, self.actions, rows, steps, times, self.look_back)
 
     def actions_at(self, index: Tensor) -> Tensor:
         """The actions taken at these steps. (B, *action)"""
-        return self.actions.index_select(0, self.steps[index])
+        return self.actions.index_select(0, self.steps.index_select(0, index))
 
     def next_states_at(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
-        exists = self.has_next[index]
-        states = self.observations[torch.where(exists, self.rows[index] + 1, 0)]
-        return states * _spread(exists, states), exists
+        exists = self.has_next.index_select(0, index)
+        rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
+        states = self.observations.index_select(0, rows)
+        return states.mul_(_spread(exists, states)), exists
 
 
 def as_tensor(array: Array) -> Tensor:

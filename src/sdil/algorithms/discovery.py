@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sdil.algorithms.optimality import skill_scores, step_scores
 from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
-from sdil.algorithms.training import Epoch, OnEpoch, Optimisation, State, Sums
+from sdil.algorithms.training import Epoch, OnEpoch, Optimisation, State, Sums, total
 from sdil.demonstrations import Demonstrations
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
@@ -230,7 +230,7 @@ class Discovery:
             terms, figures = discovery_loss(
                 self.model, self.T, self._batch(index), random, settings
             )
-            self.optimisation.descend(torch.stack(list(terms.values())).sum())
+            self.optimisation.descend(total(terms))
             usage += figures.pop("usage")
             sums.add({**terms, **figures})
         self.usage = usage / n
@@ -255,9 +255,9 @@ class Discovery:
             window=windows.at(index),
             following=windows.next_states_at(index) if self.settings.next_state else None,
             actions=windows.actions_at(index),
-            clusters=self.steps.clusters[index],
-            is_clean=self.steps.is_clean[index],
-            scores=None if self.scores is None else self.scores[index],
+            clusters=self.steps.clusters.index_select(0, index),
+            is_clean=self.steps.is_clean.index_select(0, index),
+            scores=None if self.scores is None else self.scores.index_select(0, index),
         )
 
     def _draw(self, size: int, by_embedding: bool) -> Randomness:

@@ -266,7 +266,7 @@ class Convergence:
             order = torch.randperm(self.n_samples, generator=self.optimisation.generator)
             for index in order.split(self.batch_size):
                 terms = self.loss(index)
-                self.optimisation.descend(torch.stack(list(terms.values())).sum())
+                self.optimisation.descend(total(terms))
                 sums.add(terms)
         self.updates += self.updates_per_epoch
         return sums.means()
@@ -276,6 +276,12 @@ class Convergence:
             return True
         waited = self.updates - self.best_update
         return self.updates >= self.budget.min_updates and waited >= self.budget.patience
+
+
+def total(terms: Mapping[str, Tensor]) -> Tensor:
+    """The sum of all terms."""
+    first, *others = terms.values()
+    return sum(others, start=first)
 
 
 class Sums:

@@ -64,13 +64,14 @@ class WindowFeatures(nn.Module):
         observation, actions = self.observation_size, self.n_actions
         if not look_back and not self.sees_next:
             return self.standardise(window.state)
-        out = self.standardise.mean.new_zeros(n, self.size)  # filled in place: data, no gradient
+        out = self.standardise.mean.new_empty(n, self.size)  # filled in place: data, no gradient
         out[:, :observation] = self.standardise(window.state)
         if look_back:
             present = window.mask.to(out.dtype)[..., None]  # (n, M, 1)
             end = observation + look_back * (observation + actions + 1)
             past = out[:, observation:end].view(n, look_back, -1)
             torch.mul(self.standardise(window.past_states), present, out=past[..., :observation])
+            past[..., observation:-1] = 0.0
             taken = window.past_actions.long()[..., None] + observation  # the place of a one
             past.scatter_(2, taken, present)
             past[..., -1:] = present

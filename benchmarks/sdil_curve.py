@@ -1,0 +1,205 @@
+"""SDIL against BC over sizes of the clean set, paired by seed; also its sensitivity to each field.
+
+    python benchmarks/sdil_curve.py                                    # the table of docs/sdil.md
+    python benchmarks/sdil_curve.py --task doorkey-6x6
+    python benchmarks/sdil_curve.py --sizes 10 30 --seeds 100 101 102 103 --variants default ...
+
+Every method sees the same demonstrations, validation set and episodes. Finished cells are kept in
+`--cells`, so a run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from scipy.stats import t as student
+
+import sdil
+from report import begin
+from sdil.algorithms.training import Epoch, Learner
+from sdil.windows import Windows
+
+VARIANTS: dict[str, Any] = {
+    "bc-clean": lambda: sdil.BC(),
+    "default": lambda: sdil.SDIL(),
+    "paper": lambda: sdil.SDIL.paper(),
+    "lambda 0": lambda: sdil.SDIL(mi_weight=0.0),
+    "lambda 2": lambda: sdil.SDIL(mi_weight=2.0),
+    "no usage entropy": lambda: sdil.SDIL(usage_weight=0.0),
+    "usage entropy 3": lambda: sdil.SDIL(usage_weight=3.0),
+    "no DEC": lambda: sdil.SDIL(zeta_step=0.0),
+    "SDIL* (no next state)": lambda: sdil.SDIL(next_state=False),
+    "epsilon 0": lambda: sdil.SDIL(epsilon=0.0),
+    "epsilon 0.4": lambda: sdil.SDIL(epsilon=0.4),
+    "filter by difference": lambda: sdil.SDIL(positive_filter="difference"),
+    "T with 2 layers": lambda: sdil.SDIL(critic_layers=2),
+    "K 4": lambda: sdil.SDIL(n_skills=4),
+    "K 16": lambda: sdil.SDIL(n_skills=16),
+    "-p distillation": lambda: sdil.SDIL(distillation="prob"),
+    "L_adv 0.3": lambda: sdil.SDIL(adv_weight=0.3),
+    "clean share as it comes": lambda: sdil.SDIL(clean_share=0.0),
+    "M 1": lambda: sdil.SDIL(look_back=1),
+    "M 10": lambda: sdil.SDIL(look_back=10),
+    "d_z 32": lambda: sdil.SDIL(skill_size=32),
+    "hidden 128": lambda: sdil.SDIL(hidden=128),
+    "discovery 140 epochs": lambda: sdil.SDIL(discovery_epochs=140),
+    "patience 600": lambda: sdil.SDIL(patience=600),
+    "weight decay 0": lambda: sdil.SDIL(weight_decay=0.0),
+    "temperature 0.5": lambda: sdil.SDIL(temperature=0.5),
+}
+
+
+def run_cell(task: str, noisy: int, size: int, seed: int, variant: str) -> dict[str, Any]:
+    """One learner on one seed: everything that is measured of it."""
+    import torch
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    torch.set_num_threads(1)
+    chosen = sdil.get_task(task)
+    demos, truth = chosen.collect(clean=size, noisy=noisy, seed=seed)
+    valid, _ = chosen.collect(clean=max(size // 2, 10), noisy=0, seed=10_000 + seed)
+    learner: Learner = VARIANTS[variant]()
+    epochs: list[Epoch] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        data = demos.clean_only() if variant == "bc-clean" else demos
+        policy = learner.fit(data, valid=valid, seed=seed, on_epoch=epochs.append)
+    windows = Windows(valid.clean, policy.look_back)
+    index = torch.arange(len(windows))
+    predicted = policy.action_probs(windows.at(index)).argmax(1)
+    ran = sdil.evaluate(policy, task, episodes=1000, seed=20_000 + seed)
+    cell: dict[str, Any] = {
+        "task": task,
+        "noisy": noisy,
+        "clean": size,
+        "seed": seed,
+        "variant": variant,
+        "reward": 100 * ran.reward_mean,
+        "success": ran.success_rate,
+        "valid_nll": min(e.losses["valid_nll"] for e in epochs if "valid_nll" in e.losses),
+        "valid_accuracy": float((predicted == windows.actions_at(index)).double().mean()),
+        "warnings": [str(w.message) for w in told],
+    }
+    if isinstance(learner, sdil.SDIL):
+        from sdil.networks.hierarchical import HierarchicalPolicy
+
+        assert isinstance(policy, HierarchicalPolicy)
+        scores = np.concatenate([s.optimality for s in policy.score(demos.noisy)])
+        good = np.concatenate(truth.noisy_good)
+        discovered = [e for e in epochs if e.phase == "discover"]
+        mixed = [e.losses.get("survived_clean_noisy", 0.0) for e in discovered]
+        cell |= {
+            "auroc": float(roc_auc_score(good, scores)),
+            "average_precision": float(average_precision_score(good, scores)),
+            "perplexity": discovered[-1].losses["perplexity"],
+            "least_mixed_pairs": min(mixed[learner.pu_interval :], default=0.0),
+        }
+    return cell
+
+
+def main(
+    task: str = "fourrooms",
+    noisy: int = 600,
+    sizes: tuple[int, ...] = (10, 30, 100),
+    seeds: tuple[int, ...] = tuple(range(10)),
+    variants: tuple[str, ...] = ("bc-clean", "default"),
+    against: str = "bc-clean",
+    workers: int = 2,
+    cells: Path = Path("scratch/sdil_cells.jsonl"),
+    markdown: Path | None = None,
+) -> None:
+    """Measure, and print a Markdown table."""
+    about = begin(task=task, noisy=noisy, clean=list(sizes), seeds=list(seeds))
+    cells.parent.mkdir(parents=True, exist_ok=True)
+    done = [json.loads(line) for line in cells.read_text().splitlines()] if cells.exists() else []
+    known = {_key(cell): cell for cell in done}
+    wanted = [
+        (task, noisy, size, seed, variant)
+        for seed in seeds
+        for size in sizes
+        for variant in variants
+    ]
+    missing = [w for w in wanted if w not in known]
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with ProcessPoolExecutor(workers) as pool, cells.open("a") as file:
+        running = [pool.submit(run_cell, *w) for w in missing]
+        for i, finished in enumerate(as_completed(running), 1):
+            cell = finished.result()
+            known[_key(cell)] = cell
+            print(json.dumps(cell), file=file, flush=True)
+            shown = {k: round(v, 3) for k, v in cell.items() if isinstance(v, float)}
+            print(f"{i}/{len(missing)} {cell['variant']} {cell['clean']} {cell['seed']} {shown}")
+    text = "".join(f"- {name}: {value}\n" for name, value in about.items()) + "\n"
+    text += "\n".join(_table([known[w] for w in wanted], sizes, variants, against)) + "\n"
+    print(text)
+    if markdown is not None:
+        markdown.write_text(text)
+
+
+def _key(cell: dict[str, Any]) -> tuple[Any, ...]:
+    return (cell["task"], cell["noisy"], cell["clean"], cell["seed"], cell["variant"])
+
+
+def _table(
+    cells: list[dict[str, Any]], sizes: tuple[int, ...], variants: tuple[str, ...], against: str
+) -> list[str]:
+    lines = [
+        "| clean | learner | reward x100 | minus "
+        + against
+        + " (95%) | AUROC | perplexity | valid NLL | valid ACC |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for size in sizes:
+        rewards = {
+            v: np.array([c["reward"] for c in cells if (c["clean"], c["variant"]) == (size, v)])
+            for v in variants
+        }
+        for variant in variants:
+            mine = [c for c in cells if (c["clean"], c["variant"]) == (size, variant)]
+            other = rewards.get(against)
+            gain = (
+                "" if variant == against or other is None else _interval(rewards[variant] - other)
+            )
+            lines.append(
+                f"| {size} | {variant} | {_mean(rewards[variant], 1)} | {gain} "
+                f"| {_mean(_values(mine, 'auroc'), 2)} | {_least(_values(mine, 'perplexity'))} "
+                f"| {_mean(_values(mine, 'valid_nll'), 3)} "
+                f"| {_mean(100 * _values(mine, 'valid_accuracy'), 1)} |"
+            )
+    return lines
+
+
+def _values(cells: list[dict[str, Any]], name: str) -> Any:
+    return np.array([c[name] for c in cells if name in c])
+
+
+def _mean(values: Any, digits: int) -> str:
+    if not len(values):
+        return ""
+    spread = values.std(ddof=1) if len(values) > 1 else 0.0
+    return f"{values.mean():.{digits}f} ± {spread:.{digits}f}"
+
+
+def _least(values: Any) -> str:
+    return f"{values.mean():.1f} (least {values.min():.1f})" if len(values) else ""
+
+
+def _interval(differences: Any) -> str:
+    """Student's 95% interval of a paired difference."""
+    n = len(differences)
+    if n < 2:
+        return f"{differences.mean():+.1f}"
+    reach = student.ppf(0.975, n - 1) * differences.std(ddof=1) / n**0.5
+    middle = differences.mean()
+    return f"{middle:+.1f} ({middle - reach:+.1f} to {middle + reach:+.1f})"
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
