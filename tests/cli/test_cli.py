@@ -264,7 +264,53 @@ def test_progress_bars_only_on_a_terminal(tmp_path):
     assert b"collecting fourrooms" in shown
 
 
-def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys):
+def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
+    import duckdb
+
+    short = ["--discovery-epochs", 2, "--discovery-min-updates", 1, "--n-skills", 2]
+    options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20, "--tensorboard"]
+    assert run("train", "sdil", *options, *short) == 0
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    table = tmp_path / "scores.parquet"
+    command = ["score", tmp_path / "run", "--data", folder, "--out", table, "--set", "both"]
+    assert run(*command) == 0
+    rows = duckdb.sql(f"SELECT * FROM '{table}' ORDER BY set, episode, step").fetchall()
+    demos = sdil.load_demonstrations(folder)
+    assert len(rows) == demos.all.n_steps
+    judged = sdil.load_policy(tmp_path / "run").score(demos.clean)[0]
+    mine = [r for r in rows if r[:2] == ("clean", "clean-0")]
+    assert [r[3] for r in mine] == judged.skill.tolist()
+    assert [r[4] for r in mine] == pytest.approx(judged.optimality.tolist(), abs=1e-9)
+    for segment in judged.segments():
+        for r in mine[segment.start : segment.stop]:
+            assert r[6] == pytest.approx(segment.optimality)
+    assert run(*command) == 2
+    capsys.readouterr()
+    assert run(*command, "--overwrite", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert 0 <= summary["noisy"]["auroc"] <= 1
+    assert run("score", trained, "--data", folder, "--out", tmp_path / "x.parquet") == 2
+    assert "bc does not judge steps" in capsys.readouterr().err
+    epochs = json.loads((tmp_path / "run" / "epochs.json").read_text())
+    assert "score_auroc" in [e for e in epochs if e["phase"] == "discover"][-1]
+
+
+def test_presets_are_starting_points(folder, tmp_path):
+    options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20]
+    short = ["--discovery-epochs", 1, "--discovery-min-updates", 1, "--n-skills", 3]
+    with pytest.warns(UserWarning, match="discovery failed|no clean step"):
+        assert run("train", "sdil", "--preset", "paper", *options, *short) == 0
+    chosen = json.loads((tmp_path / "run" / "run.json").read_text())["hyperparameters"]
+    assert chosen["usage_weight"] == 0.0
+    assert chosen["positive_filter"] == "difference"
+    assert chosen["n_skills"] == 3
+
+
+def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, monkeypatch):
+    short = sdil.SDIL(discovery_epochs=2, discovery_min_updates=1, n_skills=2, max_updates=20)
+    from sdil.cli import demo
+
+    monkeypatch.setitem(demo._RUNS, "sdil", ("SDIL, clean + noisy", short, False))
     out = tmp_path / "demo"
     options = ["demo", "--out", out, "--clean", 5, "--noisy", 5, "--episodes", 10]
     assert run(*options) == 0

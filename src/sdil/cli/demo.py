@@ -11,6 +11,7 @@ import torch
 
 from sdil.algorithms import load_policy
 from sdil.algorithms.bc import BC
+from sdil.algorithms.sdil import SDIL
 from sdil.cli.collect import collect
 from sdil.cli.console import parse, print_table, progress
 from sdil.cli.evaluate import measure_on
@@ -19,7 +20,11 @@ from sdil.evaluation.rollout import evaluate
 from sdil.files import refuse_existing, write_json
 from sdil.formats.folder import load_demonstrations
 
-_SETTINGS = {"bc-clean": ("BC, clean only", True), "bc-all": ("BC, clean + noisy", False)}
+_RUNS: dict[str, tuple[str, BC | SDIL, bool]] = {
+    "bc-clean": ("BC, clean only", BC(), True),
+    "bc-all": ("BC, clean + noisy", BC(), False),
+    "sdil": ("SDIL, clean + noisy", SDIL(), False),
+}
 
 
 def main(arguments: list[str]) -> None:
@@ -55,13 +60,13 @@ def demo(
     collect("fourrooms", train, clean=clean, noisy=noisy, seed=seed)
     print("\n   and, apart, clean ones to test on")
     collect("fourrooms", test, clean=100, noisy=0, seed=seed + 1)
-    print("\n2. Training behaviour cloning, without and with the noisy set")
+    print("\n2. Training behaviour cloning, without and with the noisy set, and SDIL")
     rows = []
-    for name, (label, clean_only) in _SETTINGS.items():
+    for name, (label, learner, clean_only) in _RUNS.items():
         run = out / "runs" / name
         inputs = RunInputs(
-            learner=BC.name,
-            hyperparameters=asdict(BC()),
+            learner=learner.name,
+            hyperparameters=asdict(learner),
             seed=seed,
             data=str(train),
             valid=None,
@@ -88,4 +93,5 @@ def demo(
     print(f"\n3. {episodes} episodes each (reward x100 ± standard error), and 100 test episodes\n")
     print_table("FourRooms", ["learner", "reward", "success", "ACC", "macro-F"], rows)
     print(f"demonstrations  {train}  (look: sdil inspect {train})")
-    print(f"trained runs    {out / 'runs'}  (again: sdil evaluate {out / 'runs' / 'bc-clean'})")
+    print(f"trained runs    {out / 'runs'}  (again: sdil evaluate {out / 'runs' / 'sdil'})")
+    print(f"good steps?     sdil score {out / 'runs' / 'sdil'} --data {train} --out scores.parquet")
