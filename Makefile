@@ -20,6 +20,8 @@ bench: install      ## every figure of the README, measured on this machine
 	$(BIN)/python benchmarks/rollout_speed.py
 	$(BIN)/python benchmarks/training_memory.py
 	$(BIN)/python benchmarks/bc_curve.py
+	$(BIN)/python benchmarks/discovery_speed.py
+	$(BIN)/python benchmarks/sdil_curve.py
 
 install: .venv/installed
 

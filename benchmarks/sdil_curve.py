@@ -39,7 +39,6 @@ VARIANTS: dict[str, Any] = {
     "epsilon 0": lambda: sdil.SDIL(epsilon=0.0),
     "epsilon 0.4": lambda: sdil.SDIL(epsilon=0.4),
     "filter by difference": lambda: sdil.SDIL(positive_filter="difference"),
-    "T with 2 layers": lambda: sdil.SDIL(critic_layers=2),
     "K 4": lambda: sdil.SDIL(n_skills=4),
     "K 16": lambda: sdil.SDIL(n_skills=16),
     "-p distillation": lambda: sdil.SDIL(distillation="prob"),

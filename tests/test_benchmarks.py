@@ -19,6 +19,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
         ("training_speed", "--no-peers --transitions 6000 --epochs 1 --rounds 1", 3),
         ("rollout_speed", "--clean 5 --episodes 5 --n-envs 2 --look-backs 1 --rounds 1", 1),
         ("training_memory", "--episodes 50 --features 5 --look-backs 1", 1),
+        ("discovery_speed", "--clean 5 --noisy 5 --updates 1 --rounds 1", 2),
         ("bc_curve", "--seeds 0 --sizes 5 --noisy 0 --look-backs 0 --episodes 5 --test 5", 3),
     ],
 )

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from sdil.algorithms.optimality import skill_scores, step_scores
@@ -307,6 +306,8 @@ def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:
 
 def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
     """k-means of the standardised input states, computed once. (N,)"""
+    from sklearn.cluster import KMeans  # takes a second and 90 MB to import
+
     states = windows.observations[windows.rows].double()
     spread = states.std(0, correction=0)
     states = (states - states.mean(0)) / torch.where(spread > 1e-6, spread, 1.0)

@@ -70,8 +70,6 @@ class SDIL:
     """L2 penalty on the weights, those of T apart."""
     batch_size: int = 256
     """Steps per update."""
-    critic_layers: int = 1
-    """Number of hidden layers of the estimator T."""
     temperature: float = 1.0
     """Of the Gumbel-softmax that selects skills in training."""
 
@@ -174,7 +172,7 @@ class SDIL:
         with seeded(seed) as generator:  # line 1: random initial parameters
             discovered = SkillModel(demos.spaces, architecture, sees_next=self.next_state)
             model = SkillModel(demos.spaces, architecture, sees_next=False)  # f_uni, g, pi_low
-            T = Compatibility(*_sizes(demos), self.skill_size, self.hidden, self.critic_layers)
+            T = Compatibility(*_sizes(demos), self.skill_size, self.hidden)
         discovered.encoder.features.standardise.fit(steps.windows)
         statistics = discovered.encoder.features.standardise.state_dict()
         for part in (discovered.pi_low, model.encoder.features, model.pi_low, T):

@@ -37,9 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"sdil: there is no command {name!r}; try sdil --help", file=sys.stderr)
         return BAD_INPUT
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
-        import_module(f"sdil.cli.{name}").main(rest)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            import_module(f"sdil.cli.{name}").main(rest)
     except InputError as error:
         print(f"sdil {name}: {error}", file=sys.stderr)
         return BAD_INPUT

@@ -63,15 +63,13 @@ class SkillPolicy(nn.Module):
 class Compatibility(nn.Module):
     """`T`: how well a skill goes with a state and an action; a real number."""
 
-    def __init__(
-        self, observation_size: int, n_actions: int, skill_size: int, hidden: int, layers: int
-    ) -> None:
+    def __init__(self, observation_size: int, n_actions: int, skill_size: int, hidden: int) -> None:
         super().__init__()
         self.n_actions = n_actions
         self.standardise = Standardise(observation_size)
         self.of_step = nn.Linear(observation_size + n_actions, hidden)
         self.of_skill = nn.Linear(skill_size, hidden, bias=False)
-        self.body = mlp(hidden, hidden, layers - 1, 1)
+        self.out = nn.Linear(hidden, 1)
 
     def forward(
         self, states: Tensor, actions: Tensor, chosen: Tensor, prototypes: Tensor, partners: Tensor
@@ -85,4 +83,4 @@ class Compatibility(nn.Module):
         of_step = self.of_step(torch.cat([self.standardise(states), one_hot], 1))  # (B, hidden)
         theirs = chosen.index_select(0, partners.flatten()).view(*partners.shape, -1)  # (B, P, K)
         hidden = of_step[:, None] + theirs @ self.of_skill(prototypes)  # (B, P, hidden)
-        return self.body(F.leaky_relu(hidden, 0.1))[..., 0]
+        return self.out(F.leaky_relu(hidden, 0.1))[..., 0]
