@@ -1,4 +1,4 @@
-"""Every benchmark runs, on sizes too small to measure anything."""
+"""The benchmarks run, on sizes too small to measure anything."""
 
 from __future__ import annotations
 

@@ -114,6 +114,13 @@ def test_bad_input_names_set_episode_step_and_field(make, message, make_episode)
         make(make_episode)
 
 
+def test_a_narrow_type_does_not_wrap_values_round():
+    spaces = Spaces(gym.spaces.Box(0, 255, (1,), np.uint8), gym.spaces.Discrete(2))
+    wrong = Trajectory(np.array([[7], [300]]), np.array([0]), id="x")
+    with pytest.raises(InputError, match=r"episode 'x', step 1: observation element \(0,\) = 300"):
+        Demonstrations(clean=[wrong], spaces=spaces)
+
+
 def test_negative_action_is_refused(make_episode):
     t = make_episode(3)
     with pytest.raises(InputError, match="step 1: action = -1 lies outside"):

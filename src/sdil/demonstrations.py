@@ -56,7 +56,7 @@ class Demonstrations:
             object.__setattr__(self, "spaces", _infer(sets["clean"] + sets["noisy"]))
         for name, items in sets.items():
             for trajectory in items:
-                _check_fits(trajectory, self.spaces, name)
+                check_fits(trajectory, self.spaces, name)
         packed = Trajectories.pack(sets["clean"] + sets["noisy"], self.spaces)
         n_clean = len(sets["clean"])
         object.__setattr__(self, "clean", packed[:n_clean])
@@ -197,7 +197,7 @@ def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
             )
 
 
-def _check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
+def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
     """Shapes and number types, before anything is copied into the spaces' own types."""
     for label, array, space in (
         ("observations", trajectory.observations, spaces.observation),
@@ -209,13 +209,20 @@ def _check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
                 f"{where} have shape {array.shape[1:]} per step, but the space is {space}; "
                 "clean and noisy episodes must come from the same spaces"
             )
-        if array.dtype.kind == "f" and space.dtype is not None and space.dtype.kind != "f":
+        if array.dtype == space.dtype or space.dtype is None or space.dtype.kind == "f":
+            continue
+        if array.dtype.kind == "f":
             wrong = np.argwhere(array != np.floor(array))
             if len(wrong):
                 raise InputError(
                     f"{where}, step {int(wrong[0][0])}: {array[tuple(wrong[0])]} "
                     f"is not a whole number, but the space is {space}"
                 )
+        fault = find_fault(array, space)  # before a narrower type wraps it round
+        if fault is not None:
+            (step, *_), what = fault
+            field = label.removesuffix("s")
+            raise InputError(f"{name} set, episode {trajectory.id!r}, step {step}: {field}{what}")
 
 
 def _named(items: list[Trajectory], name: str) -> list[Trajectory]:

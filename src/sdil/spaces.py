@@ -100,7 +100,7 @@ def _space_to_json(space: gym.Space[Any]) -> dict[str, Any]:
     for name, values in (("low", space.low), ("high", space.high)):
         same = len(np.unique(values)) == 1
         numbers = values.ravel()[:1] if same else values.ravel()
-        limits[name] = [str(float(v)) for v in numbers]  # text, since JSON has no infinity
+        limits[name] = [str(v.item()) for v in numbers]  # text, since JSON has no infinity
     return {"type": "Box", "shape": shape, "dtype": str(space.dtype), **limits}
 
 
@@ -108,10 +108,9 @@ def _space_from_json(value: dict[str, Any]) -> gym.Space[Any]:
     if value["type"] == "Discrete":
         return gym.spaces.Discrete(value["n"], start=value["start"])
     dtype, shape = np.dtype(value["dtype"]), tuple(value["shape"])
+    parse = float if dtype.kind == "f" else int
     low, high = (
-        np.broadcast_to(np.array(value[k], np.float64), shape)
-        if len(value[k]) == 1
-        else np.array(value[k], np.float64).reshape(shape)
-        for k in ("low", "high")
+        np.broadcast_to(numbers, shape) if len(numbers) == 1 else numbers.reshape(shape)
+        for numbers in (np.array([parse(v) for v in value[k]], dtype) for k in ("low", "high"))
     )
-    return gym.spaces.Box(low.astype(dtype), high.astype(dtype), shape, dtype.type)
+    return gym.spaces.Box(low, high, shape, dtype.type)

@@ -20,6 +20,7 @@ from sdil.algorithms.discovery import (
 from sdil.algorithms.training import seeded
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility
+from sdil.windows import Windows
 
 SHORT = SDIL(
     discovery_epochs=4,
@@ -148,14 +149,17 @@ def test_changing_the_next_state_cannot_change_an_action(policy, demos):
     trajectory = demos.clean[0]
     poisoned = np.array(trajectory.observations)
     poisoned[4:] += 50
-    for observations in (trajectory.observations, poisoned):
-        state, actions = None, []
-        for t in range(4):
-            action, state = policy.predict(observations[t], state)
-            actions.append(int(action))
-        if observations is not poisoned:
-            expected = actions
-    assert actions == expected
+    both = Demonstrations(
+        clean=[
+            Trajectory(o, trajectory.actions, id=n)
+            for n, o in (("a", trajectory.observations), ("b", poisoned))
+        ],
+        spaces=demos.spaces,
+    )
+    windows = Windows(both.clean, policy.look_back)
+    steps = torch.arange(4)
+    probs = [policy.action_probs(windows.at(first + steps)) for first in (0, len(trajectory))]
+    assert torch.equal(*probs)  # steps 0 to 3; the next state of step 3 is poisoned
     # the discovery model, on the other hand, must see it
     scores = [
         policy.score([Trajectory(o, trajectory.actions)])[0].skill_probs[3]
@@ -185,8 +189,6 @@ def test_frozen_parts_do_not_move_in_select(demos):
         if epoch.phase == "select":
             states["discovered"] = {k: v for k, v in state.items() if k.startswith("discovered.")}
             states["select"] = state
-        if epoch.phase == "refine" and "refine" not in states:
-            states["refine"] = state
 
     policy = SHORT.fit(demos, seed=0, on_epoch=keep)
     trained = [k for k in states["select"] if k.startswith("own.now.")]
@@ -201,7 +203,16 @@ def test_frozen_parts_do_not_move_in_select(demos):
     assert not torch.equal(found, refined)
 
 
-def test_distillation_forms_and_the_bound_of_L_adv():
+def test_distillation_by_hand():
+    log_probs = torch.tensor([[0.2, 0.8], [0.5, 0.5]]).log()
+    teacher = torch.tensor([1, 0])
+    assert SDIL()._distil(log_probs, teacher).item() == pytest.approx(
+        -(math.log(0.8) + math.log(0.5)) / 2
+    )
+    assert SDIL.paper()._distil(log_probs, teacher).item() == pytest.approx(-(0.8 + 0.5) / 2)
+
+
+def test_the_bound_of_L_adv():
     logits, actions = (
         torch.tensor([[2.0, 0.0], [-6.0, 0.0]], requires_grad=True),
         torch.tensor([0, 0]),
@@ -216,8 +227,9 @@ def test_distillation_forms_and_the_bound_of_L_adv():
     (gradient,) = torch.autograd.grad(paper, logits)
     assert gradient[0, 0] > 0
     assert gradient[1].tolist() == [0, 0]  # p = 0.002: nothing left to push
-    certain = torch.tensor([[60.0, 0.0]])
-    assert torch.isfinite(SDIL()._adversarial(certain, torch.tensor([0])))
+    certain = torch.tensor([[60.0, 0.0]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(SDIL()._adversarial(certain, torch.tensor([0])), certain)
+    assert gradient[0, 0] == pytest.approx(1.0)  # the surest mistakes are pushed hardest
 
 
 def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
@@ -310,6 +322,35 @@ def test_scores_of_any_trajectories(policy, demos, tmp_path):
     shorter = policy.score([without_final])[0]
     np.testing.assert_allclose(shorter.optimality[:-1], first.optimality[:-1], atol=1e-12)
     assert policy.score([]) == []
+
+
+def test_scoring_checks_what_it_is_given(policy, demos):
+    t = demos.noisy[0]
+    wrong = np.array(t.observations)
+    wrong[2, 5] = np.nan
+    with pytest.raises(InputError, match="given set, episode 'x', step 2: observation element"):
+        policy.score([Trajectory(wrong, t.actions, id="x")])
+    with pytest.raises(InputError, match="observations have shape"):
+        policy.score([Trajectory(t.observations[:, :1], t.actions)])
+    with pytest.raises(InputError, match="lies outside Discrete"):
+        policy.score([Trajectory(t.observations, t.actions + 9)])
+
+
+def test_golden_run():
+    """Guards against silent change; the tolerance is for processors that round differently."""
+    demos, _ = sdil.get_task("fourrooms").collect(clean=20, noisy=40, seed=0)
+    epochs = []
+    replace(SHORT, n_skills=4).fit(demos, seed=0, on_epoch=epochs.append)
+    last = {e.phase: e.losses for e in epochs}
+    found = [
+        last["discover"]["imitation"],
+        last["discover"]["contrastive"],
+        last["refine"]["valid_nll"],
+    ]
+    np.testing.assert_allclose(found, GOLDEN, rtol=0.05)
+
+
+GOLDEN = [1.5265, 1.3873, 0.44905]
 
 
 def test_segments_are_runs_of_equal_skill():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 import sdil
 from sdil import BC, Demonstrations, InputError, Trajectory
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.training import Budget, hold_out, seeded
+from sdil.algorithms.training import hold_out, seeded
 from sdil.networks.encoders import Standardise
 from sdil.windows import Windows
 
@@ -106,8 +107,33 @@ def test_patience_and_limits_are_counted_in_updates(demos):
     BC(min_updates=100, patience=50, max_updates=300).fit(demos, seed=0, on_epoch=epochs.append)
     batches = -(-demos.take_clean(24, seed=0).all.n_steps // 256)
     assert len(epochs) * max(20, batches) <= 340
-    with pytest.raises(InputError, match="positive numbers of updates"):
-        Budget(min_updates=0, patience=0, max_updates=10)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("batch_size", 0), ("look_back", -1), ("learning_rate", 0.0), ("max_updates", 0)],
+)
+def test_impossible_hyperparameters_are_refused_by_name(learner, demos, field, value):
+    with pytest.raises(InputError, match=f"{learner.name}: {field} must be"):
+        replace(learner, **{field: value}).fit(demos)
+    with pytest.raises(InputError, match="a seed lies between"):
+        learner.fit(demos, seed=-1)
+
+
+def test_divergence_is_said_and_no_policy_comes_of_it(learner, demos):
+    with pytest.raises(InputError, match=r"training diverged .* lower learning_rate"):
+        replace(learner, learning_rate=1e30).fit(demos, seed=0)
+
+
+def test_noisy_trajectories_of_held_out_groups_are_left_out(make_episode):
+    demos = Demonstrations(
+        clean=[make_episode(2, seed=i, id=str(i), group=f"p{i}") for i in range(5)],
+        noisy=[make_episode(2, seed=i, id=str(i), group=f"p{i}") for i in range(7)],
+    )
+    train, valid = hold_out(demos, None, seed=0)
+    assert len(valid) == 1
+    assert set(valid.groups).isdisjoint(train.noisy.groups)
+    assert len(train.noisy) == 6
 
 
 def test_the_best_validation_weights_are_kept(demos):

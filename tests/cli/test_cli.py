@@ -137,6 +137,12 @@ def test_a_setting_is_a_property_of_the_data(folder, tmp_path):
         (["evaluate", "FOLDER"], "not a finished run"),
         (["evaluate", "RUN", "--env", "nowhere"], "no task or Gymnasium environment"),
         (["evaluate", "RUN", "--episodes", "0"], "nothing to measure"),
+        (["evaluate", "RUN", "--env", "nope:bar"], "cannot make the environment"),
+        (["evaluate", "RUN", "--seed", "-1"], "--seed lies between"),
+        (["collect", "fourrooms", "--out", "NEW", "--seed", "-1"], "--seed lies between"),
+        (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--threads", "0"], "--threads must"),
+        (["train", "sdil", "--data", "FOLDER", "--out", "NEW", "--n-skills", "0"], "n_skills must"),
+        (["train", "bc", "--data", "FOLDER", "--out", "NEW", "--seed", "-1"], "seed lies between"),
     ],
 )
 def test_bad_usage_and_bad_input_exit_with_2_and_say_why(
@@ -157,6 +163,27 @@ def test_overwrite_replaces_a_run(folder, tmp_path):
     assert run(*options) == 0
     assert run(*options, "--overwrite", "--seed", 5) == 0
     assert json.loads((tmp_path / "r" / "run.json").read_text())["seed"] == 5
+
+
+def test_a_run_is_not_lost_to_one_that_cannot_start(folder, tmp_path, capsys):
+    options = ["train", "bc", "--data", folder, "--out", tmp_path / "r", "--max-updates", 20]
+    assert run(*options) == 0
+    before = (tmp_path / "r" / "policy.safetensors").read_bytes()
+    for wrong in (["--hidden", 0], ["--learning-rate", 1e30], ["--valid", "nowhere"]):
+        assert run(*options, "--overwrite", *wrong) == 2
+        assert "Traceback" not in capsys.readouterr().err
+        assert (tmp_path / "r" / "policy.safetensors").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+    fresh = ["train", "bc", "--data", folder, "--out", tmp_path / "new", "--learning-rate", 1e30]
+    assert run(*fresh) == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_policy_saved_from_python_can_be_evaluated(trained, tmp_path, capsys):
+    sdil.load_policy(trained).save(tmp_path / "mine")
+    assert run("evaluate", tmp_path / "mine", "--env", "fourrooms", "--episodes", 3) == 0
+    assert run("evaluate", tmp_path / "mine", "--episodes", 3) == 2
+    assert "pass --env" in capsys.readouterr().err
 
 
 def test_help_and_version(capsys):

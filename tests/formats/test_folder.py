@@ -151,7 +151,7 @@ def _edit(folder, change):
         (lambda d: _edit(d, lambda a: a.update(format=99)), r"format 99 is not the one"),
         (lambda d: _edit(d, lambda a: a.pop("spaces")), r"sdil.json: damaged"),
         (
-            lambda d: _edit(d, lambda a: a["clean"].update(episodes=29)),
+            lambda d: _edit(d, lambda a: a["clean"].update(steps=29)),
             r"it was changed afterwards",
         ),
         (
@@ -164,6 +164,30 @@ def test_a_damaged_folder_is_named(folder, damage, message):
     damage(folder)
     with pytest.raises(InputError, match=message):
         load_demonstrations(folder)
+
+
+@pytest.mark.parametrize("key", ["ids", "without_rewards", "groups"])
+def test_a_missing_entry_is_named(folder, key):
+    _edit(folder, lambda about: about["noisy"].pop(key))
+    with pytest.raises(InputError, match=rf"sdil.json: damaged .*{key}"):
+        load_demonstrations(folder)
+
+
+def test_a_truncated_truth_is_named(tmp_path, fourrooms):
+    demos, truth = fourrooms
+    save_demonstrations(demos, tmp_path / "d", truth=truth)
+    _cut(tmp_path / "d" / "truth.npz")
+    with pytest.raises(InputError, match=r"truth\.npz: cannot be read"):
+        load_truth(tmp_path / "d")
+    assert load_demonstrations(tmp_path / "d") == demos
+
+
+def test_whole_number_spaces_survive_to_the_last_digit():
+    limits = np.iinfo(np.int64)
+    spaces = Spaces(
+        gym.spaces.Box(limits.min, limits.max, (2,), np.int64), gym.spaces.Discrete(3, start=1)
+    )
+    assert Spaces.from_json(json.loads(json.dumps(spaces.to_json()))) == spaces
 
 
 def test_nan_in_the_file_is_found(folder):

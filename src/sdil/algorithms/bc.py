@@ -65,7 +65,7 @@ class BC:
         resume: State | None = None,
     ) -> PlainPolicy:
         """Clone clean and noisy steps alike; validation is clean. `env` is not used."""
-        check(demos, self)
+        check(demos, self, seed)
         train, held_out = hold_out(demos, valid, seed=seed)
         windows = Windows(train.all, self.look_back)
         valid_windows = Windows(held_out, self.look_back)

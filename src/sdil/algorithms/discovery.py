@@ -21,7 +21,15 @@ from torch import Tensor
 
 from sdil.algorithms.optimality import skill_scores, step_scores
 from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
-from sdil.algorithms.training import Epoch, OnEpoch, Optimisation, State, Sums, total
+from sdil.algorithms.training import (
+    Epoch,
+    OnEpoch,
+    Optimisation,
+    State,
+    Sums,
+    refuse_divergence,
+    total,
+)
 from sdil.demonstrations import Demonstrations
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 
 _STEPS_AT_ONCE = 8_192
 _HISTOGRAM_BINS = 10
+_CLUSTERED_AT_MOST = 50_000
 
 
 class TrainingSteps:
@@ -46,7 +55,12 @@ class TrainingSteps:
         self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
         self.clean = torch.arange(demos.clean.n_steps)
         self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
-        self.clusters = _cluster(self.windows, settings.n_clusters, seed)  # (N,)
+        self.clusters = (
+            _cluster(self.windows, settings.n_clusters, seed)
+            if settings.mi_weight > 0
+            else torch.zeros(len(self.windows), dtype=torch.int64)
+        )
+        """k-means cluster of each step's state; all 0 where nothing is paired. (N,)"""
 
 
 @dataclass(frozen=True)
@@ -234,6 +248,7 @@ class Discovery:
             sums.add({**terms, **figures})
         self.usage = usage / n
         means = sums.means()
+        refuse_divergence("discover", means)
         self.mixed_pairs_survived = means.get("survived_clean_noisy", 0.0)
         dead = float((self.usage < 0.01).sum())
         return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
@@ -305,11 +320,27 @@ def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
-    """k-means of the standardised input states, computed once. (N,)"""
-    from sklearn.cluster import KMeans  # takes a second and 90 MB to import
+    """k-means of the standardised input states, computed once. (N,)
 
-    states = windows.observations[windows.rows].double()
-    spread = states.std(0, correction=0)
-    states = (states - states.mean(0)) / torch.where(spread > 1e-6, spread, 1.0)
-    found = KMeans(min(n_clusters, len(states)), n_init=1, random_state=seed).fit(states.numpy())
-    return torch.from_numpy(found.labels_.astype("int64"))
+    Fitted on a seeded sample where there are many, and with one thread: several would add up in the
+    order they happen to arrive.
+    """
+    from sklearn.cluster import KMeans  # takes a second and 90 MB to import
+    from threadpoolctl import threadpool_limits
+
+    n = len(windows)
+    sample = torch.arange(n)
+    if n > _CLUSTERED_AT_MOST:
+        shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+        sample = shuffled[:_CLUSTERED_AT_MOST]
+    states = windows.observations[windows.rows[sample]].double()
+    mean, spread = states.mean(0), states.std(0, correction=0)
+    scale = torch.where(spread > 1e-6, spread, 1.0)
+    labels = []
+    with threadpool_limits(1):
+        means = KMeans(min(n_clusters, len(sample)), n_init=1, random_state=seed)
+        means.fit(((states - mean) / scale).numpy())
+        for rows in windows.rows.split(_STEPS_AT_ONCE):
+            part = (windows.observations[rows].double() - mean) / scale
+            labels.append(torch.from_numpy(means.predict(part.numpy()).astype("int64")))
+    return torch.cat(labels)

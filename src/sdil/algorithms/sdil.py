@@ -157,7 +157,7 @@ class SDIL:
         resume: State | None = None,
     ) -> HierarchicalPolicy:
         """Algorithm 1. `env` is not used."""
-        check(demos, self)
+        check(demos, self, seed)
         train, held_out = hold_out(demos, valid, seed=seed)
         valid_windows = Windows(held_out, self.look_back)
         steps = TrainingSteps(train, self, seed)
@@ -184,11 +184,11 @@ class SDIL:
         discovery = Discovery(steps, discovered, T, self, generator)
         if begun == DISCOVER:
             discovery.run(with_more(on_epoch, lambda: _phase(DISCOVER)), own)
-            self._warn_of_collapse(discovery, len(steps.noisy) > 0)
         else:
             assert resume is not None
             discovered.load_state_dict(below(resume, "discovered"))
             discovery.load_result(below(resume, "result"))
+        self._warn_of_collapse(discovery, len(steps.noisy) > 0)
         discovered.requires_grad_(False)
         found = {
             **nest("discovered", discovered.state_dict()),
@@ -230,9 +230,10 @@ class SDIL:
 
         def select_loss(index: Tensor) -> dict[str, Tensor]:
             log_probs, logits, actions = imitate(index)
-            log_p = log_probs.gather(1, teacher[index, None])  # log p(z_t = z-bar_t)
-            distilled = -log_p.mean() if self.distillation == "log" else -log_p.exp().mean()
-            return {"imitation": F.cross_entropy(logits, actions), "distillation": distilled}
+            return {
+                "imitation": F.cross_entropy(logits, actions),
+                "distillation": self._distil(log_probs, teacher[index]),
+            }
 
         if begun <= SELECT:
             model.g.requires_grad_(False)
@@ -242,11 +243,12 @@ class SDIL:
 
         # Lines 12-14: phase 2, refine f_uni, g and pi_low together.
         bad = self._bad_steps(discovery)  # D_neg
+        found["bad_steps"] = bad
 
         def refine_loss(index: Tensor) -> dict[str, Tensor]:
             _, logits, actions = imitate(index)
             terms = {"imitation": F.cross_entropy(logits, actions)}
-            if self.adv_weight > 0 and len(bad):
+            if self.adv_weight > 0 and len(bad) and logits.shape[1] > 1:
                 drawn = torch.randint(len(bad), (self.batch_size,), generator=generator)
                 _, bad_logits, bad_actions = imitate(bad[drawn])
                 terms["adversarial"] = self.adv_weight * self._adversarial(bad_logits, bad_actions)
@@ -263,12 +265,19 @@ class SDIL:
             hyperparameters=asdict(self),
         )
 
+    def _distil(self, log_probs: Tensor, teacher: Tensor) -> Tensor:
+        """L_KD: how far f_uni (B, K) is from choosing the teacher's skills (B,)."""
+        log_p = log_probs.gather(1, teacher[:, None])  # log p(z_t = z-bar_t)
+        return -log_p.mean() if self.distillation == "log" else -log_p.exp().mean()
+
     def _adversarial(self, logits: Tensor, actions: Tensor) -> Tensor:
         """L_adv, bounded."""
         log_p = -F.cross_entropy(logits, actions, reduction="none")
         if self.adv_form == "log":
             return torch.where(log_p.exp() > _LEAST_PROBABILITY, log_p, log_p.detach()).mean()
-        return -torch.log1p(-log_p.exp().clamp(max=1.0 - 1e-6)).mean()
+        # -log(1 - p) as a difference of log-sums, so that p = 1 has a gradient too
+        others = logits.scatter(1, actions[:, None], -torch.inf).logsumexp(1)
+        return (logits.logsumexp(1) - others).mean()
 
     def _bad_steps(self, discovery: Discovery) -> Tensor:
         """D_neg: the noisy steps scored lowest, by threshold and by share."""

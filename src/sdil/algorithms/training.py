@@ -77,18 +77,15 @@ class Budget:
     patience: int
     max_updates: int
 
-    def __post_init__(self) -> None:
-        if self.max_updates < 1 or self.patience < 1 or self.min_updates < 0:
-            raise InputError(f"a training budget needs positive numbers of updates: {self}")
-
 
 def hold_out(
     demos: Demonstrations, valid: Demonstrations | None, *, seed: int
 ) -> tuple[Demonstrations, Trajectories]:
     """Training demonstrations and clean validation trajectories.
 
-    Without `valid`, a fifth of the clean trajectories (whole groups) is held out, at least one; a
-    single clean trajectory serves as both, with a warning.
+    Without `valid`, a fifth of the clean trajectories (whole groups) is held out, at least one, and
+    noisy trajectories of held-out groups are left out; a single clean trajectory serves as both,
+    with a warning.
     """
     if valid is not None:
         if valid.spaces != demos.spaces:
@@ -103,14 +100,68 @@ def hold_out(
         )
         return demos, demos.clean
     train, held = split_groups(groups, (4.0, 1.0), seed=seed)
-    return Demonstrations(demos.clean.subset(train), demos.noisy, demos.spaces), demos.clean.subset(
-        held
-    )
+    held_out = {groups[i] for i in held} - {None}
+    noisy = [i for i, group in enumerate(demos.noisy.groups) if group not in held_out]
+    kept = Demonstrations(demos.clean.subset(train), demos.noisy.subset(noisy), demos.spaces)
+    return kept, demos.clean.subset(held)
 
 
-def check(demos: Demonstrations, learner: Learner) -> None:
-    """Refuse data that our networks cannot take."""
+def check(demos: Demonstrations, learner: Learner, seed: int) -> None:
+    """Refuse what cannot be trained: data, hyper-parameters or seed."""
     require_vectors_and_discrete_actions(demos.spaces, learner.name)
+    check_fields(learner)
+    if not 0 <= seed < 2**32:
+        raise InputError(f"a seed lies between 0 and 2^32 - 1, not {seed}")
+
+
+def check_fields(learner: Learner) -> None:
+    """Refuse hyper-parameters that make no sense, by name."""
+    for name, value in vars(learner).items():
+        for names, holds, text in _LIMITS:
+            if name in names and not holds(value):
+                raise InputError(f"{learner.name}: {name} must be {text}, not {value}")
+
+
+_COUNTS = {
+    "hidden",
+    "layers",
+    "batch_size",
+    "patience",
+    "max_updates",
+    "n_skills",
+    "skill_size",
+    "n_clusters",
+    "negatives",
+    "pu_interval",
+    "discovery_epochs",
+}
+_NOT_NEGATIVE = {
+    "look_back",
+    "positives",
+    "min_updates",
+    "discovery_min_updates",
+    "weight_decay",
+    "mi_weight",
+    "usage_weight",
+    "adv_weight",
+    "epsilon",
+    "zeta_step",
+}
+_POSITIVE = {"learning_rate", "temperature", "delta"}
+_SHARES = {"clean_share", "nearest", "farthest", "negative_share"}
+_LIMITS: tuple[tuple[set[str], Callable[[float], bool], str], ...] = (
+    (_COUNTS, lambda value: value >= 1, "at least 1"),
+    (_NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "0 or more"),
+    (_POSITIVE, lambda value: 0 < value < math.inf, "above 0"),
+    (_SHARES, lambda value: 0 <= value <= 1, "between 0 and 1"),
+)
+
+
+def refuse_divergence(phase: str, figures: Mapping[str, float]) -> None:
+    """Raise where a loss is no longer a number."""
+    for name, value in figures.items():
+        if not math.isfinite(value):
+            raise InputError(f"{phase}: training diverged ({name} is {value}); lower learning_rate")
 
 
 @contextmanager
@@ -235,13 +286,14 @@ class Convergence:
         total = math.ceil(self.budget.max_updates / self.updates_per_epoch)
         while not self._converged():
             losses = self._train_one_epoch()
-            valid = float(self.valid_loss())
+            terms = {**losses, "valid_nll": float(self.valid_loss())}
+            refuse_divergence(self.phase, terms)
+            valid = terms["valid_nll"]
             self.epochs += 1
             if valid < self.best_loss:
                 self.best_loss, self.best_update = valid, self.updates
                 self.best = self.optimisation.weights()
             if on_epoch is not None:
-                terms = {**losses, "valid_nll": valid}
                 on_epoch(Epoch(self.phase, self.epochs, total, terms, self.state))
         self.optimisation.load_weights(self.best)
 

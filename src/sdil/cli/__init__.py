@@ -50,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `sdil inspect ... | head`
         sys.stderr.close()
         return 0
+    except OSError as error:
+        print(f"sdil {name}: {error}", file=sys.stderr)
+        return BAD_INPUT
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from sdil.cli.console import parse, print_json, progress
+from sdil.cli.console import check_seed, parse, print_json, progress
 from sdil.files import refuse_existing
 from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
@@ -51,6 +51,7 @@ def collect(
         overwrite: Replace the folder if it exists.
         as_json: Print the answer as JSON.
     """
+    check_seed(seed)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     chosen = get_task(task)
     with progress(f"collecting {task}") as update:

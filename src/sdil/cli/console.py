@@ -20,6 +20,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from sdil.errors import InputError
+
 Result = TypeVar("Result")
 
 errors = Console(stderr=True)
@@ -55,6 +57,21 @@ def progress(text: str) -> Iterator[Callable[..., None]]:
             bar.update(task, completed=done, total=total, description=description)
 
         yield update
+
+
+def set_threads(threads: int) -> None:
+    """Let PyTorch use this many CPU threads."""
+    import torch
+
+    if threads < 1:
+        raise InputError(f"--threads must be at least 1, not {threads}")
+    torch.set_num_threads(threads)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy would."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"--seed lies between 0 and 2^32 - 1, not {seed}")
 
 
 def print_json(value: Any) -> None:

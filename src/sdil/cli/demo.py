@@ -7,13 +7,11 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
 from sdil.algorithms import load_policy
 from sdil.algorithms.bc import BC
 from sdil.algorithms.sdil import SDIL
 from sdil.cli.collect import collect
-from sdil.cli.console import parse, print_table, progress
+from sdil.cli.console import check_seed, parse, print_table, progress, set_threads
 from sdil.cli.evaluate import measure_on
 from sdil.cli.run import RunInputs, start_run
 from sdil.evaluation.rollout import evaluate
@@ -50,7 +48,8 @@ def demo(
         seed: Everything random follows from it.
         overwrite: Replace the folder if a demo wrote it before.
     """
-    torch.set_num_threads(1)
+    check_seed(seed)
+    set_threads(1)
     refuse_existing(out, overwrite=overwrite, marker="demo.json")
     if out.exists():
         shutil.rmtree(out)

@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from sdil.algorithms import load_policy
-from sdil.cli.console import parse, print_json, print_table, progress
+from sdil.cli.console import check_seed, parse, print_json, print_table, progress, set_threads
 from sdil.cli.run import read_run
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -56,10 +56,12 @@ def evaluate(
         threads: CPU threads.
         as_json: Print the answer as JSON.
     """
-    torch.set_num_threads(threads)
-    policy, about = load_policy(run), read_run(run)
+    check_seed(seed)
+    set_threads(threads)
+    policy = load_policy(run)
     answer: dict[str, Any] = {"run": str(run)}
-    where = env or about["environment"]
+    saved_by_hand = not (run / "run.json").exists()  # policy.save: it has no run.json
+    where = env or (None if saved_by_hand else read_run(run)["environment"])
     rows = []
     if episodes > 0:
         if where is None:

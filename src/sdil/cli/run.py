@@ -15,6 +15,7 @@ import os
 import platform
 import shutil
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -22,17 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.training import Epoch, State
+from sdil.algorithms.training import Epoch, State, check_fields, hold_out
 from sdil.cli.console import progress
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.scores import compare_with_truth
 from sdil.files import new_file, read_json, refuse_existing, write_json
 from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.spaces import Array
 
 FORMAT_VERSION = 1
 _PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
@@ -49,6 +52,7 @@ class RunInputs:
     valid: str | None
     clean_only: bool
     command: list[str]
+    threads: int = 1
     tensorboard: bool = False
 
 
@@ -61,9 +65,12 @@ def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any
             "or pass --overwrite"
         )
     refuse_existing(out, overwrite=overwrite, marker="run.json")
+    check_fields(LEARNERS[inputs.learner](**inputs.hyperparameters))
     demos, valid, about = _load(inputs)
+    replaced = out.with_name(f".{out.name}.replaced")
     if out.exists():
-        shutil.rmtree(out)
+        shutil.rmtree(replaced, ignore_errors=True)
+        out.rename(replaced)
     write_json(
         out / "run.json",
         {
@@ -76,19 +83,34 @@ def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any
             "versions": {name: version(name) for name in _PACKAGES},
         },
     )
-    return _train(inputs, demos, valid, out, resume=None, before=[])
+    try:
+        return _train(inputs, demos, valid, out, resume=None, before=[])
+    except Exception:
+        if not list(out.glob("checkpoint-*")):  # nothing was learned: leave all as it was
+            shutil.rmtree(out)
+            if replaced.exists():
+                replaced.rename(out)
+        raise
+    finally:
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def continue_run(out: Path) -> dict[str, Any]:
     """Go on from the last checkpoint of an interrupted run."""
     about = read_run(out)
+    try:
+        inputs = RunInputs(**{name: about[name] for name in RunInputs.__dataclass_fields__})
+        LEARNERS[inputs.learner](**inputs.hyperparameters)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{out / 'run.json'}: damaged ({error!r})") from None
     if (out / "policy.json").exists():
         raise InputError(f"{out} is finished; there is nothing to resume")
-    names = RunInputs.__dataclass_fields__
-    inputs = RunInputs(**{name: about[name] for name in names})
+    torch.set_num_threads(inputs.threads)
     demos, valid, _ = _load(inputs)
     if demos.fingerprint() != about["fingerprint"]:
         raise InputError(f"{inputs.data} has changed since {out} was started; train anew")
+    if valid is not None and valid.fingerprint() != about["valid_fingerprint"]:
+        raise InputError(f"{inputs.valid} has changed since {out} was started; train anew")
     saved = sorted(out.glob("checkpoint-*.safetensors"), key=_number)
     if not saved:
         return _train(inputs, demos, valid, out, resume=None, before=[])
@@ -108,8 +130,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise InputError(f"{folder} does not exist; `sdil train` makes a run folder")
     about = read_json(folder / "run.json", what="a run folder")
-    if about.get("format") != FORMAT_VERSION:
-        raise InputError(f"{folder / 'run.json'}: format {about.get('format')!r} is not known")
+    version = about.get("format") if isinstance(about, dict) else None
+    if version != FORMAT_VERSION:
+        raise InputError(f"{folder / 'run.json'}: format {version!r} is not known")
     return dict(about)
 
 
@@ -129,7 +152,7 @@ def _train(
     before: list[dict[str, Any]],
 ) -> dict[str, Any]:
     learner = LEARNERS[inputs.learner](**inputs.hyperparameters)
-    listener = _Listener(inputs, demos, out, before)
+    listener = _Listener(inputs, demos, valid, out, before)
     began = time.perf_counter()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with progress(f"training {inputs.learner}") as update:
@@ -174,16 +197,24 @@ class _Listener:
     """
 
     def __init__(
-        self, inputs: RunInputs, demos: Demonstrations, out: Path, before: list[dict[str, Any]]
+        self,
+        inputs: RunInputs,
+        demos: Demonstrations,
+        valid: Demonstrations | None,
+        out: Path,
+        before: list[dict[str, Any]],
     ) -> None:
         self.epochs = list(before)
         self._out = out
         truth = load_truth(inputs.data)
-        self._good = (
-            np.concatenate(truth.noisy_good)
-            if truth is not None and len(demos.noisy) and truth.noisy_good
-            else None
-        )
+        self._good: Array | None = None
+        if truth is not None and len(demos.noisy):
+            with warnings.catch_warnings():  # the learner itself will say what there is to say
+                warnings.simplefilter("ignore")
+                train, _ = hold_out(demos, valid, seed=inputs.seed)
+            known = dict(zip(demos.noisy.ids, truth.noisy_good, strict=True))
+            parts = [known[name] for name in train.noisy.ids]
+            self._good = np.concatenate(parts) if parts else None
         self._board = _tensorboard(out) if inputs.tensorboard else None
 
     def hear(self, epoch: Epoch) -> None:
@@ -195,6 +226,12 @@ class _Listener:
             entry["score_auroc"], entry["score_average_precision"] = compare_with_truth(
                 noisy, self._good
             )
+        bad = state.get("bad_steps")
+        if bad is not None:
+            entry["bad_steps"] = float(len(bad))
+            if self._good is not None and len(bad):
+                first_noisy = len(state["result.scores"]) - len(self._good)
+                entry["bad_steps_precision"] = float(1 - self._good[bad - first_noisy].mean())
         self.epochs.append(entry)
         if self._board is not None:
             for name, value in entry.items():

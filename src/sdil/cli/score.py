@@ -15,7 +15,7 @@ from sdil.cli.console import parse, print_json, print_table
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
-from sdil.files import new_file, refuse_existing
+from sdil.files import new_file
 from sdil.formats.folder import load_demonstrations, load_truth
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.scores import StepScores
@@ -49,16 +49,17 @@ def score(
         overwrite: Replace the file if it exists.
         as_json: Print the summary as JSON.
     """
-    if out.exists() and not overwrite:
-        refuse_existing(out, overwrite=False, marker="")
+    if out.is_dir() or (out.exists() and not overwrite):
+        raise InputError(f"{out} exists already; choose another name or pass --overwrite")
     policy = load_policy(run)
     if not isinstance(policy, HierarchicalPolicy):
         raise InputError(f"{run}: {policy.learner} does not judge steps; train sdil")
     demos, truth = load_demonstrations(data), load_truth(data)
     check_spaces(policy, demos.spaces)
     chosen = {"clean": demos.clean, "noisy": demos.noisy}
-    if which != "both":
-        chosen = {which: chosen[which]}
+    chosen = {k: v for k, v in chosen.items() if which in (k, "both") and len(v)}
+    if not chosen:
+        raise InputError(f"{data} has no {which} episodes to judge")
     judged = {name: policy.score(trajectories) for name, trajectories in chosen.items()}
     _write(out, _columns(chosen, judged))
     goods = {} if truth is None else {"clean": truth.clean_good, "noisy": truth.noisy_good}
@@ -97,23 +98,20 @@ def _columns(
             columns["optimality"].append(scores.optimality)
             columns["segment"].append(number)
             columns["segment_optimality"].append(np.array([s.optimality for s in segments])[number])
-    return {k: np.concatenate(v) if v else np.empty(0) for k, v in columns.items()}
+    return {k: np.concatenate(v) for k, v in columns.items()}
 
 
 _COLUMNS = ("set", "episode", "step", "skill", "optimality", "segment", "segment_optimality")
 
 
 def _write(out: Path, columns: dict[str, Array]) -> None:
-    table = columns  # DuckDB reads the dictionary by this name
     with new_file(out.absolute()) as temporary, duckdb.connect() as connection:
-        connection.register("steps", table)
+        connection.register("steps", columns)
         path = str(temporary).replace("'", "''")
         connection.execute(f"COPY (SELECT * FROM steps) TO '{path}' (FORMAT parquet)")
 
 
 def _summarise(judged: Sequence[StepScores], good: list[Array] | None) -> dict[str, Any]:
-    if not judged:
-        return {**dict.fromkeys(_LABELS), "episodes": 0, "steps": 0}
     optimality = np.concatenate([s.optimality for s in judged])
     auroc, precision = (
         (None, None) if good is None else compare_with_truth(optimality, np.concatenate(good))

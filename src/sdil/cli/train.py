@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import torch
 import tyro
 
 from sdil.algorithms import LEARNERS
 from sdil.algorithms.training import Learner
-from sdil.cli.console import parse, print_json, print_table
+from sdil.cli.console import parse, print_json, print_table, set_threads
 from sdil.cli.run import RunInputs, continue_run, start_run
 from sdil.errors import InputError
 
@@ -70,7 +69,7 @@ class TrainOptions:
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
     ] = 1
     tensorboard: Annotated[
-        bool, tyro.conf.arg(help="Also log every figure for TensorBoard, in the run folder.")
+        bool, tyro.conf.arg(help="Also log each number for TensorBoard, in the run folder.")
     ] = False
     overwrite: Annotated[bool, tyro.conf.arg(help="Replace the run folder if it exists.")] = False
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="Print the answer as JSON.")] = False
@@ -78,22 +77,19 @@ class TrainOptions:
 
 def resume_training(
     resume: Path,
-    threads: int = 1,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted run, exactly as if it had never stopped.
 
     Args:
         resume: The run folder.
-        threads: CPU threads.
         as_json: Print the answer as JSON.
     """
-    torch.set_num_threads(threads)
     _report(resume, continue_run(resume), as_json)
 
 
 def _train(learner: Learner, options: TrainOptions) -> None:
-    torch.set_num_threads(options.threads)
+    set_threads(options.threads)
     inputs = RunInputs(
         learner=learner.name,
         hyperparameters=dataclasses.asdict(learner),  # type: ignore[call-overload]
@@ -102,6 +98,7 @@ def _train(learner: Learner, options: TrainOptions) -> None:
         valid=None if options.valid is None else str(options.valid),
         clean_only=options.clean_only,
         command=["sdil", *sys.argv[1:]],
+        threads=options.threads,
         tensorboard=options.tensorboard,
     )
     _report(
@@ -153,4 +150,8 @@ def _print_help() -> None:
     for name, kind in LEARNERS.items():
         first_line = (kind.__doc__ or "").strip().splitlines()[0]
         print(f"  {name:<12} {first_line} {kind.reference}.")
-    print("\nsdil train LEARNER --help lists every hyper-parameter.")
+    print("\nsdil train LEARNER --help lists every hyper-parameter. --preset NAME starts from")
+    print("another configuration than the default:")
+    for name, kind in LEARNERS.items():
+        for preset in getattr(kind, "presets", dict)():
+            print(f"  {name:<12} {preset}")

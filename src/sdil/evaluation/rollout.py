@@ -155,7 +155,14 @@ def _factory(environment: str | Callable[[], gym.Env[Any, Any]]) -> Callable[[],
             f"there is no task or Gymnasium environment {environment!r}; ours are {', '.join(ours)}"
         )
     name = ids[0] if ids else environment
-    return lambda: gym.make(name, disable_env_checker=True)
+
+    def make() -> gym.Env[Any, Any]:
+        try:
+            return gym.make(name, disable_env_checker=True)
+        except (gym.error.Error, ImportError) as error:
+            raise InputError(f"cannot make the environment {name!r}: {error}") from None
+
+    return make
 
 
 def _through_environments(

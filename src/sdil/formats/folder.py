@@ -12,9 +12,11 @@ the last one twice. `sdil.json` says which episodes these are, so saving and loa
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -62,6 +64,8 @@ def save_demonstrations(
         if truth is not None:
             _check_truth(trajectories, getattr(truth, f"{name}_good"), f"{name}_good")
     # Minari sums up file sizes by absolute paths only
+    if truth is not None and truth.noisy_segment is not None:
+        _check_truth(demos.noisy, truth.noisy_segment, "noisy_segment")
     with new_folder(Path(folder).absolute(), overwrite=overwrite, marker=_ABOUT) as temporary:
         about: dict[str, Any] = {
             "format": FORMAT_VERSION,
@@ -99,6 +103,10 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
     try:
         spaces = Spaces.from_json(about["spaces"])
         notes = [about[name] for name in _SETS]
+        for name, note in zip(_SETS, notes, strict=True):
+            if not len(note["ids"]) == len(note["groups"]) == note["episodes"]:
+                raise ValueError(f"ids or groups of the {name} set do not fit its episodes")
+            note["without_rewards"]  # a KeyError here names what is missing
         flat = _Flat(
             steps=sum(n["steps"] for n in notes),
             rows=sum(
@@ -133,7 +141,7 @@ def load_truth(folder: str | Path) -> Truth | None:
         return None
     cuts = {name: np.cumsum(_lengths(folder / f"{name}-v0", about[name]))[:-1] for name in _SETS}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             segments = arrays.get("noisy_segment")
             sizes = {"clean": arrays["clean_good"], "noisy": arrays["noisy_good"]}
             for name, values in sizes.items():
@@ -143,12 +151,14 @@ def load_truth(folder: str | Path) -> Truth | None:
             return Truth(
                 clean_good=np.split(sizes["clean"], cuts["clean"]),
                 noisy_good=np.split(sizes["noisy"], cuts["noisy"]) if noisy else [],
-                noisy_segment=None if segments is None else np.split(segments, cuts["noisy"]),
+                noisy_segment=(
+                    None if segments is None else np.split(segments, cuts["noisy"]) if noisy else []
+                ),
                 segment_names=(
                     () if segments is None else tuple(str(s) for s in arrays["segment_names"])
                 ),
             )
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
 
 

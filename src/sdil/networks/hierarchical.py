@@ -11,6 +11,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
+from sdil.demonstrations import check_fits, check_values
 from sdil.errors import InputError
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
@@ -103,18 +104,21 @@ class HierarchicalPolicy(Policy):
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, and which skill it shows."""
-        packed = (
-            trajectories
-            if isinstance(trajectories, Trajectories)
-            else Trajectories.pack(trajectories, self.spaces)
-        )
         if self.skill_optimality.isnan().any():
             raise InputError(
                 "this policy was trained without noisy demonstrations, so it cannot tell good "
                 "steps from bad ones; train it on a clean and a noisy set"
             )
-        if not len(packed):
+        if not len(trajectories):
             return []
+        for trajectory in trajectories:
+            check_fits(trajectory, self.spaces, "given")
+        packed = (
+            trajectories
+            if isinstance(trajectories, Trajectories)
+            else Trajectories.pack(trajectories, self.spaces)
+        )
+        check_values(packed, self.spaces, "given")
         windows = Windows(packed, self.look_back)
         with torch.no_grad():
             parts = torch.arange(len(windows)).split(_STEPS_AT_ONCE)
