@@ -81,13 +81,10 @@ def passes_filter(scores: Tensor, candidates: Tensor, epsilon: float, form: Filt
     "opposed": unless one is good (above epsilon) and the other bad (below -epsilon).
     "difference": where the scores differ by at most epsilon, as the paper's method section says.
     """
-    theirs = scores[candidates]  # (B, P)
-    mine = scores[:, None]
     if form == "difference":
-        return (theirs - mine).abs() <= epsilon
-    good, bad = scores > epsilon, scores < -epsilon
-    their_good, their_bad = good[candidates], bad[candidates]
-    return ~((good[:, None] & their_bad) | (bad[:, None] & their_good))
+        return (scores[candidates] - scores[:, None]).abs() <= epsilon
+    side = (scores > epsilon).float() - (scores < -epsilon).float()  # good 1, bad -1, unknown 0
+    return side[candidates] * side[:, None] >= 0
 
 
 def draw_pairs(

@@ -39,7 +39,12 @@ class Standardise(nn.Module):
         self.scale.copy_(1.0 / spread)
 
     def forward(self, states: Tensor) -> Tensor:
-        return (states.to(self.mean.dtype) - self.mean) * self.scale
+        return (states.to(self.mean.dtype) - self.mean).mul_(self.scale)
+
+    def write(self, states: Tensor, exists: Tensor, out: Tensor) -> None:
+        """The same into `out`, zero where `exists` is: the state is padding."""
+        torch.sub(states.to(self.mean.dtype), self.mean, out=out)
+        out.mul_(self.scale).mul_(exists)
 
 
 class WindowFeatures(nn.Module):
@@ -70,7 +75,7 @@ class WindowFeatures(nn.Module):
             present = window.mask.to(out.dtype)[..., None]  # (n, M, 1)
             end = observation + look_back * (observation + actions + 1)
             past = out[:, observation:end].view(n, look_back, -1)
-            torch.mul(self.standardise(window.past_states), present, out=past[..., :observation])
+            self.standardise.write(window.past_states, present, past[..., :observation])
             past[..., observation:-1] = 0.0
             taken = window.past_actions.long()[..., None] + observation  # the place of a one
             past.scatter_(2, taken, present)
@@ -79,7 +84,7 @@ class WindowFeatures(nn.Module):
             assert following is not None
             states, exists = following
             known = exists.to(out.dtype)[:, None]  # (n, 1)
-            torch.mul(self.standardise(states), known, out=out[:, self.size - 1 - observation : -1])
+            self.standardise.write(states, known, out[:, self.size - 1 - observation : -1])
             out[:, -1:] = known
         return out
 
