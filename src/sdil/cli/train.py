@@ -11,7 +11,7 @@ import tyro
 
 from sdil.algorithms import LEARNERS
 from sdil.algorithms.training import Learner
-from sdil.cli.console import parse, print_json, print_table, set_threads
+from sdil.cli.console import check_seed, parse, print_json, print_table, set_threads
 from sdil.cli.run import RunInputs, continue_run, start_run
 from sdil.errors import InputError
 
@@ -89,6 +89,7 @@ def resume_training(
 
 
 def _train(learner: Learner, options: TrainOptions) -> None:
+    check_seed(options.seed)
     set_threads(options.threads)
     inputs = RunInputs(
         learner=learner.name,
