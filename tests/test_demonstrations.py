@@ -114,6 +114,45 @@ def test_bad_input_names_set_episode_step_and_field(make, message, make_episode)
         make(make_episode)
 
 
+@given(data=st.data())
+def test_the_validator_finds_any_single_fault_and_names_its_place(data):
+    """One value anywhere is spoilt; the error names set, episode, step and field, and no other."""
+    lengths = data.draw(st.lists(st.integers(1, 6), min_size=2, max_size=6))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    parts = [
+        {
+            "observations": rng.normal(size=(n + 1, 3)),
+            "actions": rng.integers(0, 4, n),
+            "rewards": rng.normal(size=n),
+        }
+        for n in lengths
+    ]
+    n_clean = data.draw(st.integers(1, len(lengths) - 1))
+    field, bad, name = data.draw(
+        st.sampled_from(
+            [
+                ("observations", np.nan, "observation"),
+                ("observations", -np.inf, "observation"),
+                ("actions", 4, "action"),
+                ("actions", -1, "action"),
+                ("rewards", np.nan, "reward"),
+            ]
+        )
+    )
+    where = data.draw(st.integers(0, len(lengths) - 1))
+    step = data.draw(st.integers(0, len(parts[where][field]) - 1))
+
+    def build():
+        items = [Trajectory(**p, id=f"e{i}") for i, p in enumerate(parts)]
+        return Demonstrations(clean=items[:n_clean], noisy=items[n_clean:], spaces=SPACES)
+
+    assert build().all.n_steps == sum(lengths)  # sound before
+    parts[where][field][step] = bad
+    place = "clean" if where < n_clean else "noisy"
+    with pytest.raises(InputError, match=rf"^{place} set, episode 'e{where}', step {step}: {name}"):
+        build()
+
+
 def test_a_narrow_type_does_not_wrap_values_round():
     spaces = Spaces(gym.spaces.Box(0, 255, (1,), np.uint8), gym.spaces.Discrete(2))
     wrong = Trajectory(np.array([[7], [300]]), np.array([0]), id="x")
