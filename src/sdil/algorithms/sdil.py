@@ -2,8 +2,8 @@
 
 Algorithm 1 of the paper: phase 1 discovers skills on clean and noisy demonstrations (Algorithm 2,
 in `discovery.py`); phase 2 reuses them on the clean ones, first learning to select (section 4.3,
-step 1), then refining everything (step 2). Departures, each a field with the paper's form beside it
-(`SDIL.paper()` has the paper's):
+step 1), then refining everything (step 2). Departures; the first two are fields, and `SDIL.paper()`
+has the paper's forms but for the bound of `L_adv`:
 
 - `L_KD` is the negative log-likelihood of the teacher's skill; the paper's `-p` has no gradient
   where it is needed most.

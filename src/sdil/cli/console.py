@@ -80,6 +80,13 @@ def print_json(value: Any) -> None:
     print()
 
 
+def show(value: Any) -> str:
+    """A value as a table shows it; a dash where it is not known."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table whose first column is text and whose others are numbers."""
     table = Table()

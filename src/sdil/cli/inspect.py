@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from sdil.cli.console import parse, print_json, print_table
+from sdil.cli.console import parse, print_json, print_table, show
 from sdil.demonstrations import Demonstrations
 from sdil.formats.folder import Truth, describe, load_demonstrations, load_truth
 from sdil.trajectories import Trajectories
@@ -43,7 +43,7 @@ def inspect(
     print(f"observation {demos.spaces.observation}\naction      {demos.spaces.action}\n")
     names = ("clean", "noisy")
     rows = [
-        [label, *(_show(summary[name][key]) for name in names)]
+        [label, *(show(summary[name][key]) for name in names)]
         for key, label in _LABELS.items()
         if any(summary[name][key] is not None for name in names)
     ]
@@ -115,12 +115,6 @@ def _summarise_set(
             else (np.bincount(actions, minlength=n_actions) / len(actions)).tolist()
         ),
     }
-
-
-def _show(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _percent(shares: list[float], action: int) -> str:

@@ -6,6 +6,7 @@ runs/bc/
   timing.json          when, where and how long: apart, so that equal runs give equal records
   policy.json, policy.safetensors    only once training has finished
   checkpoint-N.safetensors           the last two; gone once training has finished
+  tensorboard/                       with --tensorboard only
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_policy
-from sdil.cli.console import parse, print_json, print_table
+from sdil.cli.console import parse, print_json, print_table, show
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
@@ -67,7 +67,7 @@ def score(
     if as_json:
         print_json({"run": str(run), "data": str(data), "out": str(out), **summary})
         return
-    rows = [[label, *(_show(summary[n][key]) for n in chosen)] for key, label in _LABELS.items()]
+    rows = [[label, *(show(summary[n][key]) for n in chosen)] for key, label in _LABELS.items()]
     print_table("scores", ["", *chosen], rows)
     print(f"written to {out}")
 
@@ -125,9 +125,3 @@ def _summarise(judged: Sequence[StepScores], good: list[Array] | None) -> dict[s
         "auroc": auroc,
         "average_precision": precision,
     }
-
-
-def _show(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -144,7 +144,7 @@ class TableVecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is optiona
         return [getattr(self, attr_name)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # abstract in VecEnv; PPO never calls it, nor the next
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kw: Any) -> list[Any]:
         raise NotImplementedError
