@@ -22,6 +22,7 @@ from sdil.algorithms.pairs import by_embedding, draw_pairs, passes_filter
 from sdil.algorithms.training import seeded, total
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility
+from sdil.windows import varying_inputs
 from training_speed import bare_loop, made_up
 
 
@@ -48,7 +49,8 @@ def main(
     settings = sdil.SDIL()
     about = begin(
         seed=seed,
-        sizes=f"{demos.all.n_steps} steps of 153 float32, batch {settings.batch_size}",
+        sizes=f"{demos.all.n_steps} steps, "
+        f"{len(varying_inputs(demos.all))} of 153 float32 vary, batch {settings.batch_size}",
         rounds=f"{rounds} of {updates} updates, one thread, CPU time",
     )
     plain = made_up(demos.all.n_steps, seed)
@@ -105,8 +107,8 @@ def _discovery(demos: sdil.Demonstrations, settings: sdil.SDIL, seed: int) -> Di
         s.n_skills, s.skill_size, s.look_back, s.hidden, s.layers, s.next_state
     )
     with seeded(seed) as generator:
-        model = SkillModel(demos.spaces, architecture, sees_next=s.next_state)
-        T = Compatibility(153, 7, s.skill_size, s.hidden)
+        model = SkillModel(len(steps.inputs), 7, architecture, sees_next=s.next_state)
+        T = Compatibility(len(steps.inputs), 7, s.skill_size, s.hidden)
     model.encoder.features.standardise.fit(steps.windows)
     discovery = Discovery(steps, model, T, settings, generator)
     discovery.scores = torch.where(

@@ -34,6 +34,11 @@ class Window:
     def __len__(self) -> int:
         return len(self.state)
 
+    def only(self, inputs: Tensor) -> Window:
+        """The same windows with these entries of each observation."""
+        past = self.past_states[..., inputs]
+        return Window(self.state[:, inputs], past, self.past_actions, self.mask)
+
 
 def cut(
     observations: Tensor,
@@ -73,9 +78,14 @@ def cut(
 class Windows:
     """The windows of all steps of a set of trajectories, numbered 0 .. n_steps - 1."""
 
-    def __init__(self, trajectories: Trajectories, look_back: int) -> None:
+    def __init__(
+        self, trajectories: Trajectories, look_back: int, inputs: Tensor | None = None
+    ) -> None:
+        """With `inputs`, only these entries of each observation: a copy, and a smaller one."""
         self.look_back = look_back
         self.observations = as_tensor(trajectories.observations)
+        if inputs is not None and len(inputs) < self.observations.shape[1]:
+            self.observations = self.observations.index_select(1, inputs)
         self.actions = as_tensor(trajectories.actions)
         self.rows = torch.from_numpy(trajectories.rows())
         self.steps = torch.from_numpy(trajectories.steps())
@@ -109,6 +119,13 @@ class Windows:
         rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
         states = self.observations.index_select(0, rows)
         return states.mul_(_spread(exists, states)), exists
+
+
+def varying_inputs(trajectories: Trajectories) -> Tensor:
+    """Which entries of a vector observation are not the same throughout; all where none differ."""
+    observations = as_tensor(trajectories.observations)
+    varies = observations.amin(0) != observations.amax(0)
+    return torch.where(varies if varies.any() else ~varies)[0]
 
 
 def as_tensor(array: Array) -> Tensor:

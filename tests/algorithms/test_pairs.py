@@ -92,8 +92,8 @@ def test_where_nothing_survives_a_step_is_its_own_only_positive():
     pairs = draw(torch.zeros(6).long(), passes)
     assert (pairs.positives == torch.arange(6)[:, None]).all()
     assert not pairs.has_negatives.any()  # one cluster: nobody is far
-    assert pairs.survived == 0
-    assert pairs.survived_clean_noisy == 0
+    assert pairs.n_survived == 0
+    assert pairs.n_mixed_survived == 0
 
 
 def test_survival_is_counted_overall_and_among_mixed_pairs():
@@ -102,6 +102,6 @@ def test_survival_is_counted_overall_and_among_mixed_pairs():
     passes = passes_filter(scores, candidates.near, 0.1, "opposed")
     pairs = draw_pairs(candidates, passes, CLEAN, torch.rand(6, 1), torch.rand(6, 1))
     # 30 ordered pairs; steps 0, 1, 2 are good and 3 is bad: 6 of them are dropped
-    assert pairs.survived == pytest.approx(24 / 30)
+    assert (pairs.n_survived, pairs.n_candidates) == (24, 30)
     # 16 of them mix clean and noisy; those of 0, 1 with 3 are dropped
-    assert pairs.survived_clean_noisy == pytest.approx(12 / 16)
+    assert (pairs.n_mixed_survived, pairs.n_mixed) == (12, 16)

@@ -33,7 +33,7 @@ from sdil.algorithms.training import (
 from sdil.demonstrations import Demonstrations
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
-from sdil.windows import Window, Windows, as_tensor
+from sdil.windows import Window, Windows, as_tensor, varying_inputs
 
 if TYPE_CHECKING:
     from sdil.algorithms.sdil import SDIL
@@ -49,7 +49,10 @@ class TrainingSteps:
     def __init__(self, demos: Demonstrations, settings: SDIL, seed: int) -> None:
         everything = demos.all
         lengths = as_tensor(everything.lengths)
-        self.windows = Windows(everything, settings.look_back)
+        self.inputs = varying_inputs(everything)
+        """The entries of an observation that are not the same throughout: the others can teach
+        nothing, and cost time. (I,)"""
+        self.windows = Windows(everything, settings.look_back, self.inputs)
         self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
         self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
         self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
@@ -101,7 +104,8 @@ def discovery_loss(
     skills = chosen @ g.prototypes  # z_t (B, d_z)
     logits = pi_low(batch.window.state, skills)
     terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
-    figures = {"usage": F.one_hot(log_probs.argmax(1), log_probs.shape[1]).float().mean(0)}
+    best = log_probs.detach().amax(1, keepdim=True)
+    figures = {"usage": (log_probs.detach() == best).float().mean(0)}
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
         terms["usage_entropy"] = settings.usage_weight * (mean * mean.log()).sum()
@@ -129,8 +133,8 @@ def discovery_loss(
         contrast = contrastive_loss(fit, pairs.positives.shape[1], pairs.has_negatives)
         terms["mi"] = settings.mi_weight * contrast
         figures["contrastive"] = contrast
-        figures["survived"] = pairs.survived
-        figures["survived_clean_noisy"] = pairs.survived_clean_noisy
+        figures["n_candidates"], figures["n_survived"] = pairs.n_candidates, pairs.n_survived
+        figures["n_mixed"], figures["n_mixed_survived"] = pairs.n_mixed, pairs.n_mixed_survived
     return terms, figures
 
 
@@ -140,9 +144,13 @@ def contrastive_loss(fit: Tensor, n_positives: int, has_negatives: Tensor) -> Te
     Negatives are the far ones, not draws from the marginal: a contrastive loss, no estimate of
     mutual information.
     """
-    positive, negative = fit[:, :n_positives], fit[:, n_positives:]
-    repelled = torch.where(has_negatives, F.softplus(negative).mean(1), 0.0)
-    return (F.softplus(-positive).mean(1) + repelled).mean()
+    size, partners = fit.shape
+    is_positive = (torch.arange(partners) < n_positives).to(fit.dtype).expand_as(fit)
+    share = torch.where(
+        is_positive > 0, 1.0 / n_positives, has_negatives[:, None] / max(1, partners - n_positives)
+    )  # each step's positives weigh 1 together, and so do its negatives
+    # binary cross-entropy is sp(-x) on positives and sp(x) on negatives
+    return F.binary_cross_entropy_with_logits(fit, is_positive, share, reduction="sum") / size
 
 
 class Discovery:
@@ -249,7 +257,12 @@ class Discovery:
         self.usage = usage / n
         means = sums.means()
         refuse_divergence("discover", means)
-        self.mixed_pairs_survived = means.get("survived_clean_noisy", 0.0)
+        if settings.mi_weight > 0:
+            candidates, survived = means.pop("n_candidates"), means.pop("n_survived")
+            mixed, mixed_survived = means.pop("n_mixed"), means.pop("n_mixed_survived")
+            means["survived"] = survived / candidates if candidates else 1.0
+            self.mixed_pairs_survived = mixed_survived / mixed if mixed else 0.0
+            means["survived_clean_noisy"] = self.mixed_pairs_survived
         dead = float((self.usage < 0.01).sum())
         return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
 
@@ -310,7 +323,8 @@ class Discovery:
 
 def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:
     """Noise from Gumbel(0, 1). (size, K)"""
-    return -torch.empty(size, n_skills).exponential_(generator=generator).log()
+    uniform = torch.rand(size, n_skills, generator=generator)
+    return -torch.log(-torch.log(uniform.clamp_(min=1e-30, max=1.0 - 2**-24)))
 
 
 def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:

@@ -8,7 +8,7 @@ numbers: they are given, so that the loss is a function of its arguments.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -40,32 +40,54 @@ class Pairs:
     """(B, Q)"""
     has_negatives: Tensor
     """Steps without any have no negative term. (B,)"""
-    survived: Tensor
-    """The share of candidate positives that pass the filter; 1 where there are none."""
-    survived_clean_noisy: Tensor
-    """The same among pairs of a clean and a noisy step; 0 where there are none."""
+    n_candidates: Tensor
+    """How many candidate positives there were."""
+    n_survived: Tensor
+    """How many of them passed the filter."""
+    n_mixed: Tensor
+    """How many candidate positives were a clean and a noisy step."""
+    n_mixed_survived: Tensor
+    """How many of those passed the filter."""
 
 
 def by_embedding(embeddings: Tensor, nearest: int, farthest: int) -> Candidates:
     """DEC: the nearest and the farthest steps of the batch by their embeddings."""
-    order = _by_distance(torch.cdist(embeddings, embeddings))  # (B, B), each step itself first
-    near, far = order[:, 1 : 1 + nearest], order[:, len(order) - farthest :]
+    size = embeddings.square().sum(1)
+    # 1e-4: so equal steps are equally near, whatever rounding makes of their distance
+    square = size[:, None] + (size + 1e-4) - 2.0 * embeddings @ embeddings.T  # (B, B)
+    order: Tensor = _Order.apply(square)  # type: ignore[no-untyped-call]
+    near, far = order[:, 1 : 1 + nearest].long(), order[:, len(order) - farthest :]
     return Candidates(near, torch.ones_like(near, dtype=torch.bool), far, None)
 
 
-def _by_distance(distance: Tensor) -> Tensor:
-    """Positions by growing distance, itself first. (B, B)
+class _Order(torch.autograd.Function):
+    """Positions by growing distance, itself first, for (..., B, B) squared distances.
 
     NumPy sorts plain integers ten times faster than torch sorts with indices, so each key is a
     distance with a position in its lowest bits: a float that is not negative sorts as its bits do.
-    In a batch of 256 this rounds distances to 15 binary digits.
+    In a batch of 256 this rounds squared distances to 15 binary digits. A Function only because
+    NumPy is unknown to `torch.func.vmap`.
     """
-    size = len(distance)
-    lowest = (1 << (size - 1).bit_length()) - 1
-    keys = distance.view(torch.int32).bitwise_and(~lowest).bitwise_or_(torch.arange(size).int())
-    keys.diagonal().copy_(torch.arange(size) - (1 << 30))
-    keys.numpy().sort(axis=1)
-    return keys.bitwise_and_(lowest).long()
+
+    @staticmethod
+    def forward(square: Tensor) -> Tensor:
+        size = square.shape[-1]
+        position = torch.arange(size, dtype=torch.int32)
+        lowest = (1 << (size - 1).bit_length()) - 1
+        keys = (
+            square.float().contiguous().view(torch.int32).bitwise_and(~lowest).bitwise_or_(position)
+        )
+        keys.diagonal(dim1=-2, dim2=-1).copy_(position - 2**31)
+        keys.numpy().sort(axis=-1)
+        return keys.bitwise_and_(lowest)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, square: Tensor) -> tuple[Tensor, int]:
+        return _Order.forward(square.movedim(in_dims[0], 0)), 0
 
 
 def by_cluster(clusters: Tensor) -> Candidates:
@@ -104,7 +126,7 @@ def draw_pairs(
     positive, has_positive = _draw(candidates.near, kept, random_positive)
     if candidates.far_exists is None:
         place = (random_negative * candidates.far.shape[1]).long()
-        negative, has_negative = candidates.far.gather(1, place), torch.ones_like(is_clean)
+        negative, has_negative = candidates.far.gather(1, place).long(), torch.ones_like(is_clean)
     else:
         negative, has_negative = _draw(candidates.far, candidates.far_exists, random_negative)
     mixed = candidates.near_exists & (is_clean[:, None] != is_clean[candidates.near])
@@ -112,8 +134,10 @@ def draw_pairs(
         positives=torch.cat([itself, torch.where(has_positive[:, None], positive, itself)], 1),
         negatives=negative,
         has_negatives=has_negative,
-        survived=_share(kept, candidates.near_exists, empty=1.0),
-        survived_clean_noisy=_share(kept & mixed, mixed, empty=0.0),
+        n_candidates=candidates.near_exists.sum(),
+        n_survived=kept.sum(),
+        n_mixed=mixed.sum(),
+        n_mixed_survived=(kept & mixed).sum(),
     )
 
 
@@ -124,8 +148,3 @@ def _draw(candidates: Tensor, exists: Tensor, random: Tensor) -> tuple[Tensor, T
     wanted = (random * total).long().clamp(max=total - 1)  # the wanted-th existing one, from 0
     place = torch.searchsorted(count, wanted, right=True).clamp(max=candidates.shape[1] - 1)
     return candidates.gather(1, place), total[:, 0] > 0
-
-
-def _share(part: Tensor, whole: Tensor, empty: float) -> Tensor:
-    size = whole.sum()
-    return torch.where(size > 0, part.sum() / size.clamp(min=1), empty)

@@ -43,7 +43,6 @@ from sdil.algorithms.training import (
 from sdil.demonstrations import Demonstrations
 from sdil.networks.hierarchical import HierarchicalPolicy, SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility, select
-from sdil.spaces import element_shape
 from sdil.windows import Windows
 
 DISCOVER, SELECT, REFINE = range(3)
@@ -159,8 +158,8 @@ class SDIL:
         """Algorithm 1. `env` is not used."""
         check(demos, self, seed)
         train, held_out = hold_out(demos, valid, seed=seed)
-        valid_windows = Windows(held_out, self.look_back)
         steps = TrainingSteps(train, self, seed)
+        valid_windows = Windows(held_out, self.look_back, steps.inputs)
         architecture = SkillArchitecture(
             self.n_skills,
             self.skill_size,
@@ -169,10 +168,12 @@ class SDIL:
             self.layers,
             self.next_state,
         )
+        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
+        sizes = len(steps.inputs), int(demos.spaces.action.n)
         with seeded(seed) as generator:  # line 1: random initial parameters
-            discovered = SkillModel(demos.spaces, architecture, sees_next=self.next_state)
-            model = SkillModel(demos.spaces, architecture, sees_next=False)  # f_uni, g, pi_low
-            T = Compatibility(*_sizes(demos), self.skill_size, self.hidden)
+            discovered = SkillModel(*sizes, architecture, sees_next=self.next_state)
+            model = SkillModel(*sizes, architecture, sees_next=False)  # f_uni, g, pi_low
+            T = Compatibility(*sizes, self.skill_size, self.hidden)
         discovered.encoder.features.standardise.fit(steps.windows)
         statistics = discovered.encoder.features.standardise.state_dict()
         for part in (discovered.pi_low, model.encoder.features, model.pi_low, T):
@@ -260,6 +261,7 @@ class SDIL:
             architecture,
             acting=model,
             discovery=discovered,
+            inputs=steps.inputs,
             skill_optimality=discovery.skill_optimality,
             learner=self.name,
             hyperparameters=asdict(self),
@@ -303,12 +305,6 @@ class SDIL:
                 "epsilon.",
                 stacklevel=3,
             )
-
-
-def _sizes(demos: Demonstrations) -> tuple[int, int]:
-    """The size of an observation and the number of actions."""
-    assert isinstance(demos.spaces.action, gym.spaces.Discrete)
-    return element_shape(demos.spaces.observation)[0], int(demos.spaces.action.n)
 
 
 def _phase(number: int) -> State:

@@ -43,8 +43,7 @@ class Standardise(nn.Module):
 
     def write(self, states: Tensor, exists: Tensor, out: Tensor) -> None:
         """The same into `out`, zero where `exists` is: the state is padding."""
-        torch.sub(states.to(self.mean.dtype), self.mean, out=out)
-        out.mul_(self.scale).mul_(exists)
+        out.copy_(states).sub_(self.mean).mul_(self.scale).mul_(exists)
 
 
 class WindowFeatures(nn.Module):
@@ -76,9 +75,9 @@ class WindowFeatures(nn.Module):
             end = observation + look_back * (observation + actions + 1)
             past = out[:, observation:end].view(n, look_back, -1)
             self.standardise.write(window.past_states, present, past[..., :observation])
-            past[..., observation:-1] = 0.0
-            taken = window.past_actions.long()[..., None] + observation  # the place of a one
-            past.scatter_(2, taken, present)
+            taken = window.past_actions.long()[..., None]
+            one_hot = out.new_zeros(n, look_back, actions).scatter(2, taken, 1.0)
+            past[..., observation:-1] = one_hot.mul_(present)
             past[..., -1:] = present
         if self.sees_next:
             assert following is not None

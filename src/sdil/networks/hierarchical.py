@@ -17,7 +17,7 @@ from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
-from sdil.spaces import Spaces, element_shape
+from sdil.spaces import Spaces
 from sdil.trajectories import Trajectories, Trajectory
 from sdil.windows import Window, Windows
 
@@ -40,13 +40,14 @@ class SkillArchitecture:
 class SkillModel(nn.Module):
     """An encoder (`f_bi` or `f_uni`), `g` and `pi_low`."""
 
-    def __init__(self, spaces: Spaces, architecture: SkillArchitecture, *, sees_next: bool) -> None:
+    def __init__(
+        self, n_inputs: int, n_actions: int, architecture: SkillArchitecture, *, sees_next: bool
+    ) -> None:
+        """`n_inputs` is the number of entries of an observation that are looked at."""
         super().__init__()
-        assert isinstance(spaces.action, gym.spaces.Discrete)
-        (observation_size,) = element_shape(spaces.observation)
-        n_actions, a = int(spaces.action.n), architecture
+        a = architecture
         self.encoder = SkillEncoder(
-            observation_size,
+            n_inputs,
             n_actions,
             a.look_back,
             sees_next=sees_next,
@@ -55,7 +56,7 @@ class SkillModel(nn.Module):
             skill_size=a.skill_size,
         )
         self.g = SkillMatching(a.n_skills, a.skill_size)
-        self.pi_low = SkillPolicy(observation_size, a.skill_size, n_actions, a.hidden, a.layers)
+        self.pi_low = SkillPolicy(n_inputs, a.skill_size, n_actions, a.hidden, a.layers)
 
     def log_probs(self, window: Window, following: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """How probable each skill is. (B, K)"""
@@ -84,6 +85,7 @@ class HierarchicalPolicy(Policy):
         *,
         acting: SkillModel,
         discovery: SkillModel,
+        inputs: Tensor,
         skill_optimality: Tensor,
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
@@ -94,13 +96,15 @@ class HierarchicalPolicy(Policy):
         self.hyperparameters = hyperparameters or {}
         self.skill_optimality = skill_optimality
         """`s_k^op` of each skill. (K,)"""
+        self.inputs = inputs
+        """The entries of an observation that are looked at: those that vary in training. (I,)"""
         self._architecture = architecture
         self._models = nn.ModuleDict({"acting": acting, "discovery": discovery})
         self._acting = deepcopy(acting).double().requires_grad_(False)
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
 
     def action_probs(self, window: Window) -> Tensor:
-        return self._acting.logits(window).softmax(1)
+        return self._acting.logits(window.only(self.inputs)).softmax(1)
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, and which skill it shows."""
@@ -119,7 +123,7 @@ class HierarchicalPolicy(Policy):
             else Trajectories.pack(trajectories, self.spaces)
         )
         check_values(packed, self.spaces, "given")
-        windows = Windows(packed, self.look_back)
+        windows = Windows(packed, self.look_back, self.inputs)
         with torch.no_grad():
             parts = torch.arange(len(windows)).split(_STEPS_AT_ONCE)
             probs = torch.cat([self._discovery.selection(windows, part) for part in parts])
@@ -131,7 +135,11 @@ class HierarchicalPolicy(Policy):
         ]
 
     def tensors(self) -> dict[str, Tensor]:
-        return {**self._models.state_dict(), "skill_optimality": self.skill_optimality}
+        return {
+            **self._models.state_dict(),
+            "inputs": self.inputs,
+            "skill_optimality": self.skill_optimality,
+        }
 
     def configuration(self) -> dict[str, Any]:
         return asdict(self._architecture)
@@ -140,21 +148,19 @@ class HierarchicalPolicy(Policy):
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> HierarchicalPolicy:
+        assert isinstance(spaces.action, gym.spaces.Discrete)
         architecture = SkillArchitecture(**configuration)
-        models = nn.ModuleDict(
-            {
-                "acting": SkillModel(spaces, architecture, sees_next=False),
-                "discovery": SkillModel(spaces, architecture, sees_next=architecture.next_state),
-            }
-        )
-        models.load_state_dict({k: v for k, v in tensors.items() if k != "skill_optimality"})
-        acting, discovery = models["acting"], models["discovery"]
-        assert isinstance(acting, SkillModel)
-        assert isinstance(discovery, SkillModel)
+        own = dict(tensors)
+        inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
+        sizes = len(inputs), int(spaces.action.n)
+        acting = SkillModel(*sizes, architecture, sees_next=False)
+        discovery = SkillModel(*sizes, architecture, sees_next=architecture.next_state)
+        nn.ModuleDict({"acting": acting, "discovery": discovery}).load_state_dict(own)
         return cls(
             spaces,
             architecture,
             acting=acting,
             discovery=discovery,
-            skill_optimality=tensors["skill_optimality"],
+            inputs=inputs,
+            skill_optimality=skill_optimality,
         )

@@ -22,11 +22,7 @@ class SkillMatching(nn.Module):
         D is `sqrt(d^2 + 1e-4)`: the inverse distance is singular where an embedding meets a
         prototype.
         """
-        square = (
-            embeddings.square().sum(1, keepdim=True)
-            + self.prototypes.square().sum(1)
-            - 2.0 * embeddings @ self.prototypes.T
-        ).clamp(min=0.0)
+        square = (embeddings[:, None] - self.prototypes).square().sum(2)  # d^2 (B, K)
         return (-0.5 * torch.log(square + 1e-4)).log_softmax(1)
 
 
@@ -36,7 +32,7 @@ def select(log_probs: Tensor, gumbel: Tensor, temperature: float) -> Tensor:
     `gumbel` is noise from Gumbel(0, 1), of the same shape.
     """
     soft = ((log_probs + gumbel) / temperature).softmax(1)
-    hard = F.one_hot(soft.argmax(1), soft.shape[1]).to(soft.dtype)
+    hard = torch.zeros_like(soft).scatter(1, soft.argmax(1, keepdim=True), 1.0)
     return hard - soft.detach() + soft
 
 
@@ -48,16 +44,19 @@ class SkillPolicy(nn.Module):
     ) -> None:
         super().__init__()
         self.standardise = Standardise(observation_size)
-        self.body = mlp(observation_size + skill_size, hidden, layers, n_actions)
+        self.of_state, self.of_skill = _split_layer(observation_size, skill_size, hidden)
+        self.body = mlp(hidden, hidden, layers - 1, n_actions)
 
     def forward(self, states: Tensor, skills: Tensor) -> Tensor:
-        return self.body(torch.cat([self.standardise(states), skills], 1))  # (B, n_actions)
+        return self._rest(self.of_state(self.standardise(states)) + self.of_skill(skills))
 
     def for_every_skill(self, states: Tensor, prototypes: Tensor) -> Tensor:
         """The logits under each of the K skills. (B, K, n_actions)"""
-        n, k = len(states), len(prototypes)
-        repeated = states.repeat_interleave(k, 0)  # (B * K, observation)
-        return self.forward(repeated, prototypes.repeat(n, 1)).view(n, k, -1)
+        of_state = self.of_state(self.standardise(states))  # (B, hidden)
+        return self._rest(of_state[:, None] + self.of_skill(prototypes))
+
+    def _rest(self, first: Tensor) -> Tensor:
+        return self.body(F.leaky_relu(first, 0.1))  # (..., n_actions)
 
 
 class Compatibility(nn.Module):
@@ -67,8 +66,7 @@ class Compatibility(nn.Module):
         super().__init__()
         self.n_actions = n_actions
         self.standardise = Standardise(observation_size)
-        self.of_step = nn.Linear(observation_size + n_actions, hidden)
-        self.of_skill = nn.Linear(skill_size, hidden, bias=False)
+        self.of_step, self.of_skill = _split_layer(observation_size + n_actions, skill_size, hidden)
         self.out = nn.Linear(hidden, 1)
 
     def forward(
@@ -79,8 +77,20 @@ class Compatibility(nn.Module):
         The hidden layer is a sum of a part of (s, a), computed once, and a small one of the skill,
         computed once per prototype.
         """
-        one_hot = F.one_hot(actions, self.n_actions).to(chosen.dtype)
+        one_hot = chosen.new_zeros(len(actions), self.n_actions)
+        one_hot = one_hot.scatter(1, actions.long()[:, None], 1.0)
         of_step = self.of_step(torch.cat([self.standardise(states), one_hot], 1))  # (B, hidden)
         theirs = chosen.index_select(0, partners.flatten()).view(*partners.shape, -1)  # (B, P, K)
         hidden = of_step[:, None] + theirs @ self.of_skill(prototypes)  # (B, P, hidden)
         return self.out(F.leaky_relu(hidden, 0.1))[..., 0]
+
+
+def _split_layer(one: int, other: int, outputs: int) -> tuple[nn.Linear, nn.Linear]:
+    """A linear layer on two inputs side by side, as a layer on each; their outputs are added."""
+    whole = nn.Linear(one + other, outputs)
+    first, second = nn.Linear(one, outputs), nn.Linear(other, outputs, bias=False)
+    with torch.no_grad():  # drawn as the one layer that it is
+        first.weight.copy_(whole.weight[:, :one])
+        second.weight.copy_(whole.weight[:, one:])
+        first.bias.copy_(whole.bias)
+    return first, second
