@@ -53,6 +53,8 @@ class BC:
 
     name: ClassVar[str] = "bc"
     reference: ClassVar[str] = "Pomerleau 1991"
+    noisy_set: ClassVar[str] = "imitated like the clean one"
+    environment: ClassVar[str] = "never"
 
     def fit(
         self,

@@ -126,6 +126,8 @@ class SDIL:
 
     name: ClassVar[str] = "sdil"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
+    noisy_set: ClassVar[str] = "skills, scored step by step"
+    environment: ClassVar[str] = "never"
 
     @classmethod
     def paper(cls) -> SDIL:

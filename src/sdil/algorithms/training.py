@@ -56,6 +56,10 @@ class Learner(Protocol):
 
     name: ClassVar[str]
     reference: ClassVar[str]
+    noisy_set: ClassVar[str]
+    """What it does with the noisy set, in a few words."""
+    environment: ClassVar[str]
+    """Whether it rolls out in an environment: "never", or "if given"."""
 
     def fit(
         self,
