@@ -197,6 +197,19 @@ def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
             )
 
 
+def pack_given(trajectories: Sequence[Trajectory], spaces: Spaces) -> Trajectories:
+    """Trajectories that a trained policy is asked about: checked against its spaces, and packed."""
+    for trajectory in trajectories:
+        check_fits(trajectory, spaces, "given")
+    packed = (
+        trajectories
+        if isinstance(trajectories, Trajectories)
+        else Trajectories.pack(trajectories, spaces)
+    )
+    check_values(packed, spaces, "given")
+    return packed
+
+
 def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
     """Shapes and number types, before anything is copied into the spaces' own types."""
     for label, array, space in (

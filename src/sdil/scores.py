@@ -15,29 +15,35 @@ class StepScores:
 
     optimality: Array
     """How good each step is, in [-1, 1]. (T,)"""
-    skill: Array
-    """The most probable skill of each step. (T,) integers"""
-    skill_probs: Array
+    skill: Array | None = None
+    """The most probable skill of each step, where the learner has skills. (T,) integers"""
+    skill_probs: Array | None = None
     """How probable each of the K skills is. (T, K)"""
 
     def segments(self) -> list[Segment]:
-        """Runs of equal skill, in order."""
-        edges = np.flatnonzero(np.diff(self.skill)) + 1
+        """Runs of equal skill, in order; without skills, runs on the same side of 0."""
+        label = self.optimality > 0 if self.skill is None else self.skill
+        edges = np.flatnonzero(np.diff(label)) + 1
         starts = [0, *edges.tolist()]
-        stops = [*edges.tolist(), len(self.skill)]
+        stops = [*edges.tolist(), len(label)]
         return [
-            Segment(start, stop, int(self.skill[start]), float(self.optimality[start:stop].mean()))
+            Segment(
+                start,
+                stop,
+                None if self.skill is None else int(self.skill[start]),
+                float(self.optimality[start:stop].mean()),
+            )
             for start, stop in zip(starts, stops, strict=True)
         ]
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of steps with the same skill."""
+    """A run of steps with the same skill, or, without skills, all good or all bad."""
 
     start: int
     stop: int
     """One past its last step."""
-    skill: int
+    skill: int | None
     optimality: float
     """Mean over its steps."""

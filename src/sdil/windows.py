@@ -17,6 +17,8 @@ from torch import Tensor
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
+_ROWS_AT_ONCE = 16_384
+
 
 @dataclass(frozen=True)
 class Window:
@@ -123,8 +125,11 @@ class Windows:
 
 def varying_inputs(trajectories: Trajectories) -> Tensor:
     """Which entries of a vector observation are not the same throughout; all where none differ."""
-    observations = as_tensor(trajectories.observations)
-    varies = observations.amin(0) != observations.amax(0)
+    observations, rows = as_tensor(trajectories.observations), as_tensor(trajectories.rows())
+    first = observations[rows[0]]
+    varies = torch.zeros(len(first), dtype=torch.bool)
+    for part in rows.split(_ROWS_AT_ONCE):
+        varies |= (observations.index_select(0, part) != first).any(0)
     return torch.where(varies if varies.any() else ~varies)[0]
 
 

@@ -5,16 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from sdil.algorithms.bc import BC
+from sdil.algorithms.cail import CAIL
+from sdil.algorithms.demodice import DemoDICE
+from sdil.algorithms.dwbc import DWBC
+from sdil.algorithms.ileed import ILEED
+from sdil.algorithms.isw_bc import ISWBC
+from sdil.algorithms.oracle import Oracle
 from sdil.algorithms.sdil import SDIL
 from sdil.algorithms.training import Learner
+from sdil.algorithms.weighted_bc import WeightedBC
 from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.networks.judges import JudgingPolicy
 from sdil.networks.policies import PlainPolicy
 from sdil.policy import Policy, read_policy
 
-LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SDIL, BC)}
+LEARNERS: dict[str, type[Learner]] = {
+    learner.name: learner
+    for learner in (SDIL, BC, DWBC, ISWBC, DemoDICE, ILEED, CAIL, WeightedBC, Oracle)
+}
 
 _KINDS: dict[str, type[Policy]] = {
-    policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy)
+    policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy, JudgingPolicy)
 }
 
 

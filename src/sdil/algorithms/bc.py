@@ -13,10 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.algorithms.training import (
-    Budget,
-    Convergence,
     OnEpoch,
-    Optimisation,
+    Stages,
     State,
     check,
     hold_out,
@@ -80,21 +78,13 @@ class BC:
             logits = network(windows.at(index))
             return {"imitation": F.cross_entropy(logits, windows.actions_at(index))}
 
-        optimisation = Optimisation(
-            {"network": network},
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            generator=generator,
-        )
-        Convergence(
+        Stages(self, generator, on_epoch, resume).converge(
             "clone",
-            optimisation,
+            {"network": network},
             loss=loss,
             valid_loss=lambda: mean_nll(network, valid_windows),
             n_samples=len(windows),
-            batch_size=self.batch_size,
-            budget=Budget(self.min_updates, self.patience, self.max_updates),
-        ).run(on_epoch, resume)
+        )
         return PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)
         )

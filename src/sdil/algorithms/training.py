@@ -138,6 +138,8 @@ _COUNTS = {
     "negatives",
     "pu_interval",
     "discovery_epochs",
+    "discriminator_updates",
+    "expertise_size",
 }
 _NOT_NEGATIVE = {
     "look_back",
@@ -150,9 +152,21 @@ _NOT_NEGATIVE = {
     "adv_weight",
     "epsilon",
     "zeta_step",
+    "alpha",
+    "threshold",
+    "power",
 }
-_POSITIVE = {"learning_rate", "temperature", "delta"}
-_SHARES = {"clean_share", "nearest", "farthest", "negative_share"}
+_POSITIVE = {"learning_rate", "temperature", "delta", "largest", "inner_rate"}
+_SHARES = {
+    "clean_share",
+    "nearest",
+    "farthest",
+    "negative_share",
+    "eta",
+    "least",
+    "most",
+    "gamma",
+}
 _LIMITS: tuple[tuple[set[str], Callable[[float], bool], str], ...] = (
     (_COUNTS, lambda value: value >= 1, "at least 1"),
     (_NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "0 or more"),
@@ -252,7 +266,8 @@ class Optimisation:
 class Convergence:
     """Trains modules on one loss until clean validation stops improving, then keeps the best.
 
-    An epoch is one pass over the data, or several where a pass is under 20 updates.
+    Without a `valid_loss` it trains for `max_updates` and keeps the last. An epoch is one pass over
+    the data, or several where a pass is under 20 updates.
     """
 
     def __init__(
@@ -261,7 +276,7 @@ class Convergence:
         optimisation: Optimisation,
         *,
         loss: Callable[[Tensor], Mapping[str, Tensor]],
-        valid_loss: Callable[[], Tensor],
+        valid_loss: Callable[[], Tensor] | None,
         n_samples: int,
         batch_size: int,
         budget: Budget,
@@ -290,11 +305,13 @@ class Convergence:
         total = math.ceil(self.budget.max_updates / self.updates_per_epoch)
         while not self._converged():
             losses = self._train_one_epoch()
-            terms = {**losses, "valid_nll": float(self.valid_loss())}
+            terms = dict(losses)
+            if self.valid_loss is not None:
+                terms["valid_nll"] = float(self.valid_loss())
             refuse_divergence(self.phase, terms)
-            valid = terms["valid_nll"]
             self.epochs += 1
-            if valid < self.best_loss:
+            valid = terms.get("valid_nll", -math.inf)
+            if self.valid_loss is None or valid < self.best_loss:
                 self.best_loss, self.best_update = valid, self.updates
                 self.best = self.optimisation.weights()
             if on_epoch is not None:
@@ -332,6 +349,89 @@ class Convergence:
             return True
         waited = self.updates - self.best_update
         return self.updates >= self.budget.min_updates and waited >= self.budget.patience
+
+
+class Fields(Protocol):
+    """What a learner that trains a network to convergence has among its hyper-parameters."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def min_updates(self) -> int: ...
+    @property
+    def patience(self) -> int: ...
+    @property
+    def max_updates(self) -> int: ...
+
+
+class Stages:
+    """Trainings to convergence, one after the other, that can be resumed in any of them."""
+
+    def __init__(
+        self,
+        learner: Fields,
+        generator: torch.Generator,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> None:
+        self._learner, self._generator, self._on_epoch = learner, generator, on_epoch
+        self._resume = resume
+        self._begun = 0 if resume is None else int(resume["stage"])
+        self._number = 0
+        self._finished: State = {}
+
+    def converge(
+        self,
+        phase: str,
+        modules: Mapping[str, nn.Module],
+        *,
+        loss: Callable[[Tensor], Mapping[str, Tensor]],
+        valid_loss: Callable[[], Tensor] | None,
+        n_samples: int,
+        updates: int | None = None,
+        without_decay: Sequence[str] = (),
+    ) -> None:
+        """Train `modules` as `Convergence` does, or restore them where that is done already.
+
+        `updates` is how long to train where there is no `valid_loss`; `without_decay` names modules
+        that weight decay leaves alone.
+        """
+        number, learner = self._number, self._learner
+        budget = (
+            Budget(learner.min_updates, learner.patience, learner.max_updates)
+            if updates is None
+            else Budget(updates, updates, updates)
+        )
+        optimisation = Optimisation(
+            modules,
+            learning_rate=learner.learning_rate,
+            weight_decay=learner.weight_decay,
+            generator=self._generator,
+            without_decay=without_decay,
+        )
+        if self._begun > number:
+            assert self._resume is not None
+            optimisation.load_weights(below(self._resume, f"finished.{number}"))
+        else:
+            before = {"stage": torch.tensor(number), **self._finished}
+            Convergence(
+                phase,
+                optimisation,
+                loss=loss,
+                valid_loss=valid_loss,
+                n_samples=n_samples,
+                batch_size=learner.batch_size,
+                budget=budget,
+            ).run(
+                with_more(self._on_epoch, lambda: before),
+                below(self._resume, "own") if self._resume and self._begun == number else None,
+            )
+        self._finished |= nest(f"finished.{number}", optimisation.weights())
+        self._number += 1
 
 
 def total(terms: Mapping[str, Tensor]) -> Tensor:

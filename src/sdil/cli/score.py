@@ -18,6 +18,7 @@ from sdil.evaluation.scores import compare_with_truth
 from sdil.files import new_file
 from sdil.formats.folder import load_demonstrations, load_truth
 from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.networks.judges import JudgingPolicy
 from sdil.scores import StepScores
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
@@ -36,13 +37,14 @@ def score(
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Judge demonstrations step by step with a trained SDIL policy.
+    """Judge demonstrations step by step with a trained policy that can.
 
-    Writes a row per step: set, episode, step, skill, optimality (-1 bad to 1 good), segment (a run
-    of equal skill) and its mean optimality.
+    Writes a row per step: set, episode, step, skill (of SDIL), optimality (-1 bad to 1 good),
+    segment (a run of equal skill; without skills, of steps all good or all bad) and its mean
+    optimality.
 
     Args:
-        run: A run folder that `sdil train sdil` wrote.
+        run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
         data: Folder of demonstrations to judge; it need not be what the policy was trained on.
         out: The Parquet file to write; it must not exist.
         which: The set to judge.
@@ -52,8 +54,10 @@ def score(
     if out.is_dir() or (out.exists() and not overwrite):
         raise InputError(f"{out} exists already; choose another name or pass --overwrite")
     policy = load_policy(run)
-    if not isinstance(policy, HierarchicalPolicy):
-        raise InputError(f"{run}: {policy.learner} does not judge steps; train sdil")
+    if not isinstance(policy, HierarchicalPolicy | JudgingPolicy):
+        raise InputError(
+            f"{run}: {policy.learner} does not judge steps; `sdil algorithms` says which do"
+        )
     demos, truth = load_demonstrations(data), load_truth(data)
     check_spaces(policy, demos.spaces)
     chosen = {"clean": demos.clean, "noisy": demos.noisy}
@@ -89,16 +93,17 @@ def _columns(
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     for name, trajectories in chosen.items():
         for episode, scores in zip(trajectories.ids, judged[name], strict=True):
-            n, segments = len(scores.skill), scores.segments()
+            n, segments = len(scores.optimality), scores.segments()
             number = np.repeat(np.arange(len(segments)), [s.stop - s.start for s in segments])
             columns["set"].append(np.full(n, name, object))
             columns["episode"].append(np.full(n, episode, object))
             columns["step"].append(np.arange(n))
-            columns["skill"].append(scores.skill)
+            if scores.skill is not None:
+                columns["skill"].append(scores.skill)
             columns["optimality"].append(scores.optimality)
             columns["segment"].append(number)
             columns["segment_optimality"].append(np.array([s.optimality for s in segments])[number])
-    return {k: np.concatenate(v) for k, v in columns.items()}
+    return {k: np.concatenate(v) for k, v in columns.items() if v}
 
 
 _COLUMNS = ("set", "episode", "step", "skill", "optimality", "segment", "segment_optimality")

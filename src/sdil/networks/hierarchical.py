@@ -11,14 +11,14 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sdil.demonstrations import check_fits, check_values
+from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
 from sdil.spaces import Spaces
-from sdil.trajectories import Trajectories, Trajectory
+from sdil.trajectories import Trajectory
 from sdil.windows import Window, Windows
 
 _STEPS_AT_ONCE = 8_192
@@ -115,14 +115,7 @@ class HierarchicalPolicy(Policy):
             )
         if not len(trajectories):
             return []
-        for trajectory in trajectories:
-            check_fits(trajectory, self.spaces, "given")
-        packed = (
-            trajectories
-            if isinstance(trajectories, Trajectories)
-            else Trajectories.pack(trajectories, self.spaces)
-        )
-        check_values(packed, self.spaces, "given")
+        packed = pack_given(trajectories, self.spaces)
         windows = Windows(packed, self.look_back, self.inputs)
         with torch.no_grad():
             parts = torch.arange(len(windows)).split(_STEPS_AT_ONCE)

@@ -1,0 +1,114 @@
+"""CAIL: confidence-aware imitation learning (Zhang et al., NeurIPS 2021).
+
+Every noisy step has a confidence; the policy imitates steps with it as weight, and an outer loop
+moves the confidences so that one step of that imitation makes clean demonstrations more likely.
+Departures: the confidence is a network of (s, a), so that new steps have one too; the outer loss is
+the likelihood of the clean set, where the published one ranks trajectories by known returns; clean
+steps have confidence 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sdil.algorithms.isw_bc import weighted_nll
+from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.weighing import WeighedData
+from sdil.demonstrations import Demonstrations
+from sdil.networks.judges import JudgingPolicy, PairJudge
+
+
+@dataclass(frozen=True)
+class CAIL:
+    """Behaviour cloning with confidences learned in an outer loop."""
+
+    look_back: int = 0
+    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Steps per update."""
+    min_updates: int = 400
+    """Updates before early stopping may end training."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Updates at the most."""
+    inner_rate: float = 0.1
+    """Step size of the one step that the outer loop looks through."""
+
+    name: ClassVar[str] = "cail"
+    reference: ClassVar[str] = "Zhang et al., NeurIPS 2021"
+    noisy_set: ClassVar[str] = "steps weighed"
+    environment: ClassVar[str] = "never"
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> JudgingPolicy:
+        """Train policy and confidences in turn. `env` is not used."""
+        check(demos, self, seed)
+        data = WeighedData(demos, valid, self, seed)
+        windows = data.windows
+        with seeded(seed) as generator:
+            network = data.network()
+            judge = PairJudge(demos.spaces, hidden=self.hidden, layers=self.layers)
+        judge.logit.standardise.load_state_dict(network.features.standardise.state_dict())
+
+        def nll(weights: dict[str, Tensor], index: Tensor) -> Tensor:
+            logits = torch.func.functional_call(network, weights, (windows.at(index),))
+            return F.cross_entropy(logits, windows.actions_at(index).long(), reduction="none")
+
+        def loss(index: Tensor) -> dict[str, Tensor]:
+            if not data.n_noisy:
+                return {"imitation": data.nll(network, index).mean()}
+            confidence = judge.logit(windows.at(index).state, windows.actions_at(index)).sigmoid()
+            confidence = torch.where(index < data.n_clean, 1.0, confidence)
+            # the outer loop: a step of imitation, as a function of the confidences
+            now = {k: v.detach().requires_grad_() for k, v in network.named_parameters()}
+            inner = weighted_nll(nll(now, index), confidence)
+            slopes = torch.autograd.grad(inner, list(now.values()), create_graph=True)
+            after = {
+                k: v.detach() - self.inner_rate * slope
+                for (k, v), slope in zip(now.items(), slopes, strict=True)
+            }
+            outer = nll(after, data.draw_clean(len(index), generator)).mean()
+            return {
+                "outer": outer,
+                "imitation": weighted_nll(data.nll(network, index), confidence.detach()),
+            }
+
+        Stages(self, generator, on_epoch, resume).converge(
+            "clone",
+            {"network": network, "confidence": judge},
+            loss=loss,
+            valid_loss=lambda: data.valid_nll(network),
+            n_samples=len(windows),
+            without_decay=("confidence",),  # its gradient is so small that decay would drown it
+        )
+        return JudgingPolicy(
+            demos.spaces,
+            data.architecture,
+            network,
+            judge,
+            saw_noisy=data.n_noisy > 0,
+            learner=self.name,
+            hyperparameters=asdict(self),
+        )

@@ -1,0 +1,121 @@
+"""DemoDICE: offline imitation with supplementary imperfect demonstrations (Kim et al., ICLR 2022).
+
+The log-ratio of clean to all steps is a reward; `nu` is a value of states that makes the visits of
+a policy stationary, and a step is imitated with weight `exp(A / (1 + alpha))`, A its advantage.
+Departures: the discriminator is trained for a fixed, short time instead of with a gradient penalty,
+`nu` has weight decay instead of one, a step without a next state has no value after it, and policy
+and `nu` share one Adam.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.weighing import WeighedData, train_discriminator
+from sdil.demonstrations import Demonstrations
+from sdil.networks.judges import AdvantageJudge, JudgingPolicy
+
+
+@dataclass(frozen=True)
+class DemoDICE:
+    """Behaviour cloning weighted by corrected stationary distributions."""
+
+    look_back: int = 0
+    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Steps per update."""
+    min_updates: int = 400
+    """Updates before early stopping may end training."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Updates at the most."""
+    discriminator_updates: int = 1_000
+    """Updates of the discriminator."""
+    gamma: float = 0.99
+    """Discount."""
+    alpha: float = 0.0
+    """How strongly to stay near all demonstrations, as in the published configuration."""
+
+    name: ClassVar[str] = "demodice"
+    reference: ClassVar[str] = "Kim et al., ICLR 2022"
+    noisy_set: ClassVar[str] = "steps weighed"
+    environment: ClassVar[str] = "never"
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> JudgingPolicy:
+        """Train the discriminator, then value and policy together. `env` is not used."""
+        check(demos, self, seed)
+        data = WeighedData(demos, valid, self, seed)
+        windows = data.windows
+        with seeded(seed) as generator:
+            network = data.network()
+            judge = AdvantageJudge(
+                demos.spaces,
+                hidden=self.hidden,
+                layers=self.layers,
+                gamma=self.gamma,
+                alpha=self.alpha,
+            )
+        for part in (judge.logit, judge.nu):
+            part.standardise.load_state_dict(network.features.standardise.state_dict())
+        stages = Stages(self, generator, on_epoch, resume)
+        train_discriminator(stages, judge.logit, data, generator, self.discriminator_updates)
+        judge.logit.requires_grad_(False)
+        starts = torch.where(windows.times == 0)[0]
+
+        def loss(index: Tensor) -> dict[str, Tensor]:
+            states, actions = windows.at(index).state, windows.actions_at(index)
+            reward = judge.logit(states, actions)  # log c / (1 - c)
+            log_weight = judge.log_weight(states, reward, windows.next_states_at(index))
+            drawn = torch.randint(len(starts), (len(index),), generator=generator)
+            first = judge.nu(windows.at(starts[drawn]).state)
+            weights = log_weight.detach().softmax(0) * len(index)  # of mean 1
+            return {
+                "value": value_loss(first, log_weight, self.gamma, self.alpha),
+                "imitation": (weights * data.nll(network, index)).mean(),
+            }
+
+        stages.converge(
+            "clone",
+            {"network": network, "nu": judge.nu},
+            loss=loss,
+            valid_loss=lambda: data.valid_nll(network),
+            n_samples=len(windows),
+        )
+        return JudgingPolicy(
+            demos.spaces,
+            data.architecture,
+            network,
+            judge,
+            saw_noisy=data.n_noisy > 0,
+            learner=self.name,
+            hyperparameters=asdict(self),
+        )
+
+
+def value_loss(first: Tensor, log_weight: Tensor, gamma: float, alpha: float) -> Tensor:
+    """Eq. 13: `(1 - gamma) E[nu(s_0)] + (1 + alpha) log E[exp(A / (1 + alpha))]`."""
+    mean_exp = log_weight.logsumexp(0) - torch.tensor(float(len(log_weight))).log()
+    return (1 - gamma) * first.mean() + (1 + alpha) * mean_exp

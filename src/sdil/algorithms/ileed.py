@@ -1,0 +1,103 @@
+"""ILEED: imitation learning by estimating expertise of demonstrators (Beliaev et al., ICML 2022).
+
+A demonstrator of expertise rho acts like the policy with probability rho and at random otherwise;
+`rho = sigmoid(f(s) . omega)`, an `omega` per demonstrator, is learned with the policy by maximum
+likelihood. Departures: every noisy demonstration is a demonstrator of its own; clean ones are
+trusted, rho = 1 (the published method knows no clean set); f has a bias output; training ends by
+clean validation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.weighing import WeighedData
+from sdil.demonstrations import Demonstrations
+from sdil.networks.judges import ExpertiseJudge, JudgingPolicy, mixture_likelihood
+
+
+@dataclass(frozen=True)
+class ILEED:
+    """Joint estimate of a policy and of each demonstration's expertise."""
+
+    look_back: int = 0
+    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Steps per update."""
+    min_updates: int = 400
+    """Updates before early stopping may end training."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Updates at the most."""
+    expertise_size: int = 4
+    """Numbers that describe the expertise of a demonstration."""
+
+    name: ClassVar[str] = "ileed"
+    reference: ClassVar[str] = "Beliaev et al., ICML 2022"
+    noisy_set: ClassVar[str] = "steps weighed"
+    environment: ClassVar[str] = "never"
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> JudgingPolicy:
+        """Maximise the likelihood of all demonstrations. `env` is not used."""
+        check(demos, self, seed)
+        data = WeighedData(demos, valid, self, seed)
+        n_noisy = len(data.demos.noisy)
+        lengths = torch.as_tensor(data.demos.noisy.lengths.copy())
+        demonstrator = torch.arange(n_noisy).repeat_interleave(lengths)
+        with seeded(seed) as generator:
+            network = data.network()
+            judge = ExpertiseJudge(
+                demos.spaces, hidden=self.hidden, layers=self.layers, size=self.expertise_size
+            )
+            omega = nn.Embedding(max(1, n_noisy), self.expertise_size)
+        judge.embedding.standardise.load_state_dict(network.features.standardise.state_dict())
+
+        def loss(index: Tensor) -> dict[str, Tensor]:
+            nll = data.nll(network, index)
+            noisy = index >= data.n_clean
+            if not data.n_noisy:
+                return {"imitation": nll.mean()}
+            who = demonstrator[(index - data.n_clean).clamp(min=0)]
+            logit = judge.expertise(data.windows.at(index).state, omega(who))
+            mixed = -mixture_likelihood(logit, (-nll).exp(), judge.n_actions).log()
+            return {"imitation": torch.where(noisy, mixed, nll).mean()}
+
+        Stages(self, generator, on_epoch, resume).converge(
+            "clone",
+            {"network": network, "expertise": judge, "omega": omega},
+            loss=loss,
+            valid_loss=lambda: data.valid_nll(network),
+            n_samples=len(data.windows),
+        )
+        return JudgingPolicy(
+            demos.spaces,
+            data.architecture,
+            network,
+            judge,
+            saw_noisy=data.n_noisy > 0,
+            learner=self.name,
+            hyperparameters=asdict(self),
+        )

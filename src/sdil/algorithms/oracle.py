@@ -1,0 +1,104 @@
+"""The oracle: behaviour cloning told which noisy steps were good. A limit, not a competitor.
+
+It is handed the truth, which no other learner sees: a task's own judgement of every noisy step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.weighing import WeighedData
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.networks.policies import PlainPolicy
+from sdil.spaces import Array
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The limit: behaviour cloning of the clean steps and the truly good noisy ones."""
+
+    look_back: int = 0
+    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Steps per update."""
+    min_updates: int = 400
+    """Updates before early stopping may end training."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Updates at the most."""
+
+    name: ClassVar[str] = "oracle"
+    reference: ClassVar[str] = "a limit: it is told the truth"
+    noisy_set: ClassVar[str] = "truly good steps only"
+    environment: ClassVar[str] = "never"
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+        truth: Sequence[Array] | None = None,
+    ) -> PlainPolicy:
+        """Clone what is good. `truth` says of each noisy trajectory which steps are. (T,) each"""
+        check(demos, self, seed)
+        told = _check_truth(demos, truth)
+        data = WeighedData(demos, valid, self, seed)
+        steps = torch.arange(data.n_clean)
+        if data.n_noisy:
+            good = np.concatenate([told[name] for name in data.demos.noisy.ids])
+            steps = torch.cat([steps, data.n_clean + torch.from_numpy(np.flatnonzero(good))])
+        with seeded(seed) as generator:
+            network = data.network()
+
+        def loss(index: Tensor) -> dict[str, Tensor]:
+            return {"imitation": data.nll(network, steps[index]).mean()}
+
+        Stages(self, generator, on_epoch, resume).converge(
+            "clone",
+            {"network": network},
+            loss=loss,
+            valid_loss=lambda: data.valid_nll(network),
+            n_samples=len(steps),
+        )
+        return PlainPolicy(
+            demos.spaces,
+            data.architecture,
+            network,
+            learner=self.name,
+            hyperparameters=asdict(self),
+        )
+
+
+def _check_truth(demos: Demonstrations, truth: Sequence[Array] | None) -> dict[str, Array]:
+    """The truth by the name of each noisy trajectory."""
+    if truth is None:
+        if not len(demos.noisy):
+            return {}
+        raise InputError(
+            "the oracle needs the truth of every noisy step: fit(..., truth=truth.noisy_good), "
+            "with `truth` from task.collect or sdil.load_truth"
+        )
+    if [len(t) for t in truth] != demos.noisy.lengths.tolist():
+        raise InputError("the truth does not fit the noisy set: one array of T flags per episode")
+    return dict(zip(demos.noisy.ids, truth, strict=True))
