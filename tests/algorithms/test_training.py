@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import replace
 
@@ -16,8 +17,16 @@ from sdil.algorithms.training import hold_out, seeded
 from sdil.networks.encoders import Standardise
 from sdil.windows import Windows
 
+FEW = {"max_updates": 60, "min_updates": 40, "patience": 20}
 SHORT = {
     "bc": {"max_updates": 120, "min_updates": 60, "patience": 40},
+    "dwbc": FEW,
+    "isw-bc": {**FEW, "discriminator_updates": 40},
+    "demodice": {**FEW, "discriminator_updates": 40},
+    "ileed": FEW,
+    "cail": FEW,
+    "weighted-bc": FEW,
+    "oracle": FEW,
     "sdil": {
         "discovery_epochs": 3,
         "discovery_min_updates": 1,
@@ -43,15 +52,22 @@ def learner(request):
     return LEARNERS[request.param](**SHORT[request.param])
 
 
+def fit(learner, demos, **options):
+    """`learner.fit`; the oracle is told that steps with an even action are the good ones."""
+    if learner.name == "oracle":
+        options["truth"] = [t.actions % 2 == 0 for t in demos.noisy]
+    return learner.fit(demos, **options)
+
+
 def test_same_seed_same_policy_bit_for_bit(learner, demos):
-    first, again, other = (learner.fit(demos, seed=s) for s in (0, 0, 1))
+    first, again, other = (fit(learner, demos, seed=s) for s in (0, 0, 1))
     assert equal(weights(first), weights(again))
     assert not equal(weights(first), weights(other))
 
 
 def test_fitting_changes_neither_data_nor_torchs_random_state(learner, demos):
     before, random = demos.fingerprint(), torch.random.get_rng_state()
-    learner.fit(demos, seed=0)
+    fit(learner, demos, seed=0)
     assert demos.fingerprint() == before
     assert torch.equal(torch.random.get_rng_state(), random)
 
@@ -63,23 +79,26 @@ def test_resuming_gives_what_an_uninterrupted_run_gives(learner, demos, stop_aft
 
     kept = {}
 
+    last = {}
+
     def keep_then_die(epoch):
         kept.update(epoch.state())
+        last["phase"] = epoch.phase
         if epoch.index == stop_after:
             raise KilledError
 
-    whole = learner.fit(demos, seed=0)
+    whole = fit(learner, demos, seed=0)
     with pytest.raises(KilledError):
-        learner.fit(demos, seed=0, on_epoch=keep_then_die)
+        fit(learner, demos, seed=0, on_epoch=keep_then_die)
     epochs = []
-    resumed = learner.fit(demos, seed=0, resume=kept, on_epoch=epochs.append)
+    resumed = fit(learner, demos, seed=0, resume=kept, on_epoch=epochs.append)
     assert equal(weights(whole), weights(resumed))
-    assert epochs[0].index == stop_after + 1
+    assert epochs[0].index == (stop_after + 1 if epochs[0].phase == last["phase"] else 1)
 
 
 def test_progress_is_reported(learner, demos):
     epochs = []
-    learner.fit(demos, seed=0, on_epoch=epochs.append)
+    fit(learner, demos, seed=0, on_epoch=epochs.append)
     for phase in {e.phase for e in epochs}:
         indices = [e.index for e in epochs if e.phase == phase]
         assert indices == list(range(1, len(indices) + 1))
@@ -91,15 +110,111 @@ def test_odd_but_valid_data(learner, make_episode):
     """One trajectory, one action ever used, episodes shorter than any window."""
     one = Demonstrations(clean=[make_episode(6, n_actions=1)])
     with pytest.warns(UserWarning, match="one clean trajectory|discovery failed") as told:
-        policy = learner.fit(one, seed=0)
+        policy = fit(learner, one, seed=0)
     assert any("one clean trajectory" in str(w.message) for w in told)
     actions, _ = policy.predict(one.clean[0].observations)
     assert (actions == 0).all()
     short = Demonstrations(clean=[make_episode(1, seed=i, id=str(i)) for i in range(4)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few steps leave skills unused, and SDIL says so
-        policy = learner.fit(short, seed=0)
+        policy = fit(learner, short, seed=0)
     assert policy.predict(short.clean[0].observations[0])[0] in range(4)
+
+
+def all_windows(policy, trajectories):
+    windows = Windows(trajectories, policy.look_back)
+    return windows.at(torch.arange(len(windows)))
+
+
+def test_probabilities_are_probabilities(learner, demos):
+    probs = fit(learner, demos, seed=0).action_probs(all_windows(fit(learner, demos), demos.all))
+    assert probs.shape == (demos.all.n_steps, 7)
+    assert torch.isfinite(probs).all()
+    torch.testing.assert_close(probs.sum(1), torch.ones(len(probs), dtype=probs.dtype))
+
+
+def test_a_saved_policy_acts_and_judges_the_same(learner, demos, tmp_path):
+    policy = fit(learner, demos, seed=0)
+    policy.save(tmp_path)
+    again = sdil.load_policy(tmp_path)
+    assert again.learner.startswith(learner.name)
+    assert equal(weights(policy), weights(again))
+    windows = all_windows(policy, demos.all)
+    assert torch.equal(policy.action_probs(windows), again.action_probs(windows))
+    assert hasattr(policy, "score") == learner.judges_steps
+    if learner.judges_steps:
+        first, second = policy.score(demos.noisy), again.score(demos.noisy)
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(a.optimality, b.optimality)
+
+
+def test_fitting_again_forgets(learner, demos, make_episode):
+    fresh = fit(learner, demos, seed=0)
+    other = Demonstrations(clean=[make_episode(9, seed=i, id=str(i)) for i in range(5)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few steps leave skills unused
+        fit(learner, other, seed=3)
+    assert equal(weights(fresh), weights(fit(learner, demos, seed=0)))
+
+
+def test_what_comes_later_cannot_reach_an_action(learner, demos):
+    policy = fit(learner, demos, seed=0)
+    episode = demos.clean[0]
+    whole = policy.action_probs(all_windows(policy, Demonstrations(clean=[episode]).clean))
+    for t in range(len(episode)):
+        poisoned = np.array(episode.observations[: t + 2])
+        poisoned[t + 1] = 1e6  # s_{t+1}
+        past = Demonstrations(
+            clean=[Trajectory(poisoned, episode.actions[: t + 1])], spaces=demos.spaces
+        )
+        found = policy.action_probs(all_windows(policy, past.clean))[t]
+        torch.testing.assert_close(found, whole[t])
+
+
+def test_neither_rewards_nor_the_truth_reach_a_policy(learner, demos):
+    def poisoned(trajectories):
+        return [
+            Trajectory(t.observations, t.actions, np.full(len(t), 9.0), t.terminated, t.id)
+            for t in trajectories
+        ]
+
+    other = Demonstrations(poisoned(demos.clean), poisoned(demos.noisy), demos.spaces)
+    assert equal(weights(fit(learner, demos, seed=0)), weights(fit(learner, other, seed=0)))
+    takes_truth = "truth" in inspect.signature(type(learner).fit).parameters
+    assert takes_truth == (learner.name == "oracle")
+
+
+def test_interrupting_leaves_a_usable_checkpoint(learner, demos):
+    kept = {}
+
+    def interrupt(epoch):
+        kept.update(epoch.state())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(learner, demos, seed=0, on_epoch=interrupt)
+    whole = fit(learner, demos, seed=0)
+    assert equal(weights(whole), weights(fit(learner, demos, seed=0, resume=kept)))
+
+
+def test_judgements_lie_in_range_for_old_and_new_trajectories(learner, demos):
+    if not learner.judges_steps:
+        pytest.skip(f"{learner.name} does not judge steps")
+    policy = fit(learner, demos, seed=0)
+    new, _ = sdil.get_task("fourrooms").collect(clean=3, noisy=2, seed=5)
+    for trajectories in (demos.noisy, new.clean, list(new.noisy)):
+        scores = policy.score(trajectories)
+        assert [len(s.optimality) for s in scores] == [len(t) for t in trajectories]
+        everything = np.concatenate([s.optimality for s in scores])
+        assert np.isfinite(everything).all()
+        assert (np.abs(everything) <= 1.0).all()
+        assert everything.std() > 0
+        for score in scores:
+            assert sum(s.stop - s.start for s in score.segments()) == len(score.optimality)
+    assert policy.score([]) == []
+    alone = fit(learner, demos.clean_only(), seed=0)
+    with pytest.raises(InputError, match="trained without noisy demonstrations"):
+        alone.score(new.noisy)
 
 
 def test_patience_and_limits_are_counted_in_updates(demos):
@@ -115,14 +230,14 @@ def test_patience_and_limits_are_counted_in_updates(demos):
 )
 def test_impossible_hyperparameters_are_refused_by_name(learner, demos, field, value):
     with pytest.raises(InputError, match=f"{learner.name}: {field} must be"):
-        replace(learner, **{field: value}).fit(demos)
+        fit(replace(learner, **{field: value}), demos)
     with pytest.raises(InputError, match="a seed lies between"):
-        learner.fit(demos, seed=-1)
+        fit(learner, demos, seed=-1)
 
 
 def test_divergence_is_said_and_no_policy_comes_of_it(learner, demos):
     with pytest.raises(InputError, match=r"training diverged .* lower learning_rate"):
-        replace(learner, learning_rate=1e30).fit(demos, seed=0)
+        fit(replace(learner, learning_rate=1e30), demos, seed=0)
 
 
 def test_noisy_trajectories_of_held_out_groups_are_left_out(make_episode):

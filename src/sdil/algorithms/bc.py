@@ -51,8 +51,9 @@ class BC:
 
     name: ClassVar[str] = "bc"
     reference: ClassVar[str] = "Pomerleau 1991"
-    noisy_set: ClassVar[str] = "imitated like the clean one"
+    noisy_set: ClassVar[str] = "imitated as if clean"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = False
 
     def fit(
         self,

@@ -52,6 +52,7 @@ class CAIL:
     reference: ClassVar[str] = "Zhang et al., NeurIPS 2021"
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,

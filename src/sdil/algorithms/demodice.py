@@ -54,6 +54,7 @@ class DemoDICE:
     reference: ClassVar[str] = "Kim et al., ICLR 2022"
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,

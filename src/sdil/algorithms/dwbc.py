@@ -54,6 +54,7 @@ class DWBC:
     reference: ClassVar[str] = "Xu et al., ICML 2022"
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,

@@ -50,6 +50,7 @@ class ILEED:
     reference: ClassVar[str] = "Beliaev et al., ICML 2022"
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,

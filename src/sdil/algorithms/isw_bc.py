@@ -52,6 +52,7 @@ class ISWBC:
     reference: ClassVar[str] = "Li et al., NeurIPS 2023"
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,

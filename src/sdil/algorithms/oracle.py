@@ -45,9 +45,10 @@ class Oracle:
     """Updates at the most."""
 
     name: ClassVar[str] = "oracle"
-    reference: ClassVar[str] = "a limit: it is told the truth"
-    noisy_set: ClassVar[str] = "truly good steps only"
+    reference: ClassVar[str] = "a limit, told the truth"
+    noisy_set: ClassVar[str] = "its truly good steps"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = False
 
     def fit(
         self,

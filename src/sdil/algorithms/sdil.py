@@ -74,7 +74,7 @@ class SDIL:
 
     mi_weight: float = 1.0
     """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
-    usage_weight: float = 1.0
+    usage_weight: float = 3.0
     """Weight of the entropy that keeps skills alive; 0 as in the paper."""
     next_state: bool = True
     """Whether discovery sees the next state; False is the paper's SDIL*."""
@@ -102,9 +102,9 @@ class SDIL:
     """Whether the preference score is clipped to [-1, 1]; not in the paper."""
     clean_share: float = 0.25
     """Share of each discovery batch drawn from the clean set; 0 draws from both as they come."""
-    discovery_epochs: int = 70
+    discovery_epochs: int = 15
     """Epochs of phase 1."""
-    discovery_min_updates: int = 2_000
+    discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
     distillation: Literal["log", "prob"] = "log"
@@ -126,8 +126,9 @@ class SDIL:
 
     name: ClassVar[str] = "sdil"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
-    noisy_set: ClassVar[str] = "skills, scored step by step"
+    noisy_set: ClassVar[str] = "skills, scored"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     @classmethod
     def paper(cls) -> SDIL:

@@ -60,6 +60,8 @@ class Learner(Protocol):
     """What it does with the noisy set, in a few words."""
     environment: ClassVar[str]
     """Whether it rolls out in an environment: "never", or "if given"."""
+    judges_steps: ClassVar[bool]
+    """Whether its policy answers `score(trajectories)`."""
 
     def fit(
         self,
@@ -266,8 +268,10 @@ class Optimisation:
 class Convergence:
     """Trains modules on one loss until clean validation stops improving, then keeps the best.
 
-    Without a `valid_loss` it trains for `max_updates` and keeps the last. An epoch is one pass over
-    the data, or several where a pass is under 20 updates.
+    Weights of less than `min_updates` are never kept: the likelihood is often best after a few
+    dozen updates, when a network is unsure of everything, and such a network acts badly. Without a
+    `valid_loss` it trains for `max_updates` and keeps the last. An epoch is one pass over the data,
+    or several where a pass is under 20 updates.
     """
 
     def __init__(
@@ -311,7 +315,8 @@ class Convergence:
             refuse_divergence(self.phase, terms)
             self.epochs += 1
             valid = terms.get("valid_nll", -math.inf)
-            if self.valid_loss is None or valid < self.best_loss:
+            trained = self.updates >= min(self.budget.min_updates, self.budget.max_updates)
+            if self.valid_loss is None or (trained and valid < self.best_loss):
                 self.best_loss, self.best_update = valid, self.updates
                 self.best = self.optimisation.weights()
             if on_epoch is not None:

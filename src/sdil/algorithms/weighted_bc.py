@@ -46,9 +46,10 @@ class WeightedBC:
     """Likelihoods are raised to it: 0 trusts every step, a large one only the likeliest."""
 
     name: ClassVar[str] = "weighted-bc"
-    reference: ClassVar[str] = "Sasaki & Yamashina, ICLR 2021, one round of it"
+    reference: ClassVar[str] = "after Sasaki, ICLR 2021"
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,

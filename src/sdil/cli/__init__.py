@@ -12,6 +12,7 @@ COMMANDS = {
     "collect": "make demonstrations of a benchmark task",
     "inspect": "say what a folder of demonstrations holds",
     "train": "learn a policy from demonstrations",
+    "algorithms": "list the learners",
     "evaluate": "measure a policy in its environment and on recorded steps",
     "score": "say how good each step and segment of demonstrations is",
     "demo": "collect, train and evaluate on FourRooms, end to end",

@@ -87,11 +87,13 @@ def show(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table whose first column is text and whose others are numbers."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1
+) -> None:
+    """A table whose first columns are text and whose others are numbers."""
     table = Table()
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        table.add_column(column, justify="left" if i < text_columns else "right")
     for row in rows:
         table.add_row(*row)
     console = Console()

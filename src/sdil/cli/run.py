@@ -29,7 +29,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.training import Epoch, State, check_fields, hold_out
+from sdil.algorithms.training import Epoch, Learner, State, check_fields, hold_out
 from sdil.cli.console import progress
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -55,6 +55,7 @@ class RunInputs:
     command: list[str]
     threads: int = 1
     tensorboard: bool = False
+    env: str | None = None
 
 
 def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def start_run(inputs: RunInputs, out: Path, *, overwrite: bool) -> dict[str, Any
         },
     )
     try:
-        return _train(inputs, demos, valid, out, resume=None, before=[])
+        return _train(inputs, demos, valid, about, out, resume=None, before=[])
     except Exception:
         if not list(out.glob("checkpoint-*")):  # nothing was learned: leave all as it was
             shutil.rmtree(out)
@@ -107,14 +108,14 @@ def continue_run(out: Path) -> dict[str, Any]:
     if (out / "policy.json").exists():
         raise InputError(f"{out} is finished; there is nothing to resume")
     torch.set_num_threads(inputs.threads)
-    demos, valid, _ = _load(inputs)
+    demos, valid, origin = _load(inputs)
     if demos.fingerprint() != about["fingerprint"]:
         raise InputError(f"{inputs.data} has changed since {out} was started; train anew")
     if valid is not None and valid.fingerprint() != about["valid_fingerprint"]:
         raise InputError(f"{inputs.valid} has changed since {out} was started; train anew")
     saved = sorted(out.glob("checkpoint-*.safetensors"), key=_number)
     if not saved:
-        return _train(inputs, demos, valid, out, resume=None, before=[])
+        return _train(inputs, demos, valid, origin, out, resume=None, before=[])
     try:
         with safe_open(saved[-1], framework="pt") as file:
             state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -123,7 +124,7 @@ def continue_run(out: Path) -> dict[str, Any]:
         raise InputError(
             f"{saved[-1]}: damaged ({error}); delete it to use the one before"
         ) from None
-    return _train(inputs, demos, valid, out, resume=state, before=before)
+    return _train(inputs, demos, valid, origin, out, resume=state, before=before)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -147,12 +148,14 @@ def _train(
     inputs: RunInputs,
     demos: Demonstrations,
     valid: Demonstrations | None,
+    origin: dict[str, Any],
     out: Path,
     *,
     resume: State | None,
     before: list[dict[str, Any]],
 ) -> dict[str, Any]:
     learner = LEARNERS[inputs.learner](**inputs.hyperparameters)
+    more = _more_inputs(learner, inputs, demos, origin)
     listener = _Listener(inputs, demos, valid, out, before)
     began = time.perf_counter()
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -164,7 +167,7 @@ def _train(
 
         try:
             policy = learner.fit(
-                demos, valid=valid, seed=inputs.seed, on_epoch=on_epoch, resume=resume
+                demos, valid=valid, seed=inputs.seed, on_epoch=on_epoch, resume=resume, **more
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
@@ -184,6 +187,23 @@ def _train(
         "seconds": seconds,
         "phases": _last_of_each_phase(listener.epochs),
     }
+
+
+def _more_inputs(
+    learner: Learner, inputs: RunInputs, demos: Demonstrations, origin: dict[str, Any]
+) -> dict[str, Any]:
+    """What some learners take beside demonstrations: an environment, or the truth."""
+    if learner.name == "oracle" and len(demos.noisy):
+        truth = load_truth(inputs.data)
+        if truth is None:
+            raise InputError(
+                f"{inputs.data} has no truth.npz; the oracle needs to be told the truth"
+            )
+        return {"truth": truth.noisy_good}
+    if learner.environment == "never":
+        return {}
+    env = inputs.env or origin["environment"]
+    return {"env": None if env == "none" else env}
 
 
 def _last_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -61,6 +61,13 @@ class TrainOptions:
             "without it, a fifth of the clean episodes is held out."
         ),
     ] = None
+    env: Annotated[
+        str | None,
+        tyro.conf.arg(
+            help="A task's name or Gymnasium id, for learners that practise; by default where the "
+            "demonstrations came from. none: learn from the records alone."
+        ),
+    ] = None
     clean_only: Annotated[
         bool, tyro.conf.arg(help="Leave the noisy set out: the paper's first setting.")
     ] = False
@@ -101,6 +108,7 @@ def _train(learner: Learner, options: TrainOptions) -> None:
         command=["sdil", *sys.argv[1:]],
         threads=options.threads,
         tensorboard=options.tensorboard,
+        env=options.env,
     )
     _report(
         options.out, start_run(inputs, options.out, overwrite=options.overwrite), options.as_json
