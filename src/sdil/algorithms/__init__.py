@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from sdil.algorithms.bc import BC
+from sdil.algorithms.mce_irl import MCEIRL
 from sdil.algorithms.sdil import SDIL
 from sdil.algorithms.training import Learner
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.policies import PlainPolicy
 from sdil.policy import Policy, read_policy
 
-LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SDIL, BC)}
+LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SDIL, BC, MCEIRL)}
 
 _KINDS: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy)

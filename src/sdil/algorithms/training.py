@@ -132,6 +132,8 @@ _COUNTS = {
     "batch_size",
     "patience",
     "max_updates",
+    "reward_patience",
+    "reward_max_updates",
     "n_skills",
     "skill_size",
     "n_clusters",
@@ -143,6 +145,7 @@ _NOT_NEGATIVE = {
     "look_back",
     "positives",
     "min_updates",
+    "reward_min_updates",
     "discovery_min_updates",
     "weight_decay",
     "mi_weight",
@@ -151,7 +154,7 @@ _NOT_NEGATIVE = {
     "epsilon",
     "zeta_step",
 }
-_POSITIVE = {"learning_rate", "temperature", "delta"}
+_POSITIVE = {"learning_rate", "reward_learning_rate", "temperature", "delta"}
 _SHARES = {"clean_share", "nearest", "farthest", "negative_share"}
 _LIMITS: tuple[tuple[set[str], Callable[[float], bool], str], ...] = (
     (_COUNTS, lambda value: value >= 1, "at least 1"),
@@ -265,8 +268,12 @@ class Convergence:
         n_samples: int,
         batch_size: int,
         budget: Budget,
+        watched: str = "valid_nll",
     ) -> None:
-        """`loss` maps sample numbers (B,) to named terms; their sum is what is descended."""
+        """`loss` maps sample numbers (B,) to named terms; their sum is what is descended.
+
+        `watched` is what reports call `valid_loss`, whose lowest value decides.
+        """
         self.phase = phase
         self.optimisation = optimisation
         self.loss = loss
@@ -274,6 +281,7 @@ class Convergence:
         self.n_samples = n_samples
         self.batch_size = batch_size
         self.budget = budget
+        self.watched = watched
         per_pass = math.ceil(n_samples / batch_size)
         self.passes = math.ceil(_SHORTEST_EPOCH / per_pass)
         self.updates_per_epoch = self.passes * per_pass
@@ -290,9 +298,9 @@ class Convergence:
         total = math.ceil(self.budget.max_updates / self.updates_per_epoch)
         while not self._converged():
             losses = self._train_one_epoch()
-            terms = {**losses, "valid_nll": float(self.valid_loss())}
+            valid = float(self.valid_loss())
+            terms = {**losses, self.watched: valid}
             refuse_divergence(self.phase, terms)
-            valid = terms["valid_nll"]
             self.epochs += 1
             if valid < self.best_loss:
                 self.best_loss, self.best_update = valid, self.updates
