@@ -54,8 +54,7 @@ class Paths:
         weights = self.weights[self.path]
         for time in np.unique(times):
             now = times == time
-            log_probs = plan.Q(time) - plan.V[time]
-            total += weights[now] @ log_probs[self.actions[now], self.states[now]]
+            total += weights[now] @ plan.log_policy(time)[self.actions[now], self.states[now]]
         return float(total / weights.sum())
 
     def visits(self, n_states: int) -> Array:
@@ -82,8 +81,6 @@ class DemonstratedMDP:
 
     dynamics: Dynamics
     horizon: int
-    fixed_reward: Array
-    """What the reward network does not decide. (A, S)"""
     observations: Tensor
     """What the reward is a function of, standardised. (O, observation)"""
     observation_of: Array
@@ -107,7 +104,8 @@ class DemonstratedMDP:
         visits = occupancy(plan, begin).sum(0)
         weight = np.where(self.choices, visits + 1e-9 * visits.sum(), 0.0)
         n = len(self.observations)
-        mixed = np.stack([np.bincount(self.observation_of, p, n) for p in weight * plan.policy(0)])
+        weighted = weight * np.exp(plan.log_policy(0))  # (A, S)
+        mixed = np.stack([np.bincount(self.observation_of, w, n) for w in weighted])
         return (mixed / mixed.sum(0)).T
 
 
@@ -127,7 +125,6 @@ def enumerate_mdp(
     return DemonstratedMDP(
         dynamics=Deterministic(next_state),
         horizon=max(table.horizon, int(train.lengths.max())),
-        fixed_reward=np.zeros((n_actions, len(alike))),
         observations=standardise(windows.observations),
         observation_of=look[alike],
         choices=np.arange(len(alike)) < n_states,
@@ -150,9 +147,9 @@ def _follow(trajectories: Trajectories, next_state: Array, seen: Array, look: Ar
     first = np.cumsum(trajectories.lengths) - trajectories.lengths
     unknown = np.flatnonzero(observed < 0)
     if len(unknown):
-        owner = int(np.searchsorted(first, unknown[0], side="right")) - 1
+        whose = int(np.searchsorted(first, unknown[0], side="right")) - 1
         raise InputError(
-            f"episode {trajectories.ids[owner]!r}, step {unknown[0] - first[owner]}: "
+            f"episode {trajectories.ids[whose]!r}, step {unknown[0] - first[whose]}: "
             "its state is not in the table"
         )
     actions = trajectories.actions[trajectories.steps()]
@@ -227,9 +224,8 @@ def estimate_mdp(
     logged = np.zeros((n_actions, size), bool)
     logged[actions, labels] = True
     return DemonstratedMDP(
-        dynamics=Stochastic(transition[..., :size]),
+        dynamics=Stochastic(transition[..., :size], np.where(logged, 0.0, _NEVER_LOGGED)),
         horizon=int(train.lengths.max()),
-        fixed_reward=np.where(logged, 0.0, _NEVER_LOGGED),
         observations=torch.from_numpy(centres).float(),
         observation_of=np.arange(size),
         choices=np.ones(size, bool),

@@ -112,7 +112,9 @@ class MCEIRL:
             reward = mlp(network.features.size, self.hidden, self.layers, 1)
         # Each step costs a little more than the choice between actions is worth: values are finite
         # however long the horizon, and settle soon.
-        nn.init.constant_(reward[-1].bias, -math.log(n_actions) - 1.0)
+        last = reward[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.constant_(last.bias, -math.log(n_actions) - 1.0)
         standardise = network.features.standardise
         exact = isinstance(env, Table)
         mdp = (
@@ -173,12 +175,11 @@ class MCEIRL:
             if not rewards.isfinite().all():
                 return {"imitation": rewards.sum() * math.nan}
             planned = _plan_with(rewards, mdp)
-            per_state = rewards.detach().double().numpy()[mdp.observation_of]
             # E_pi[sum r] - E_demo[sum r], whose gradient is that of the dual,
             # sum of V where paths begin (less V where they stop) - sum of r along them.
             visits = occupancy(planned, entering)[:-1].sum(0)
             excess = np.bincount(mdp.observation_of, visits - demonstrated, n_observations)
-            dual = (entering * planned.V).sum() - demonstrated @ per_state
+            dual = (entering * planned.V).sum() - demonstrated @ planned.reward
             surrogate = rewards @ torch.from_numpy(excess).float() / n_steps
             return {"imitation": surrogate + (dual / n_steps - surrogate.detach())}
 
@@ -245,7 +246,7 @@ class MCEIRL:
 def _plan_with(rewards: Tensor, mdp: DemonstratedMDP) -> SoftPlan:
     """The plan for these rewards of observations (O,)."""
     per_state = rewards.detach().double().numpy()[mdp.observation_of]
-    return plan(mdp.dynamics, per_state + mdp.fixed_reward, mdp.horizon)
+    return plan(mdp.dynamics, per_state, mdp.horizon)
 
 
 def _phase(number: int) -> State:
