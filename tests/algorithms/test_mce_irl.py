@@ -72,7 +72,7 @@ def test_a_chain_by_hand():
 
 
 def test_values_too_far_apart_for_exponentials():
-    """A long corridor whose steps cost 100 each: exp(V) of most states is zero in floating point."""
+    """A corridor whose steps cost 100 each: exp(V) of most states is zero in floating point."""
     n = 30
     forward = np.minimum(np.arange(n) + 1, n)  # the last state ends
     next_state = np.stack([np.arange(n), forward], 1)
@@ -129,7 +129,7 @@ def test_a_state_missing_in_the_table_is_named():
     with pytest.raises(InputError, match="episode 'odd', step 1: its state is not in the table"):
         QUICK.fit(Demonstrations([good, odd], spaces=table.spaces), env=table, valid=one(good))
     jump = walk(table, [0, 2, 2], [1, 1], id="jump")
-    with pytest.raises(InputError, match="episode 'jump', step 1: in the table .* lead elsewhere"):
+    with pytest.raises(InputError, match=r"episode 'jump', step 1: in the table .* lead elsewhere"):
         QUICK.fit(Demonstrations([jump], spaces=table.spaces), env=table, valid=one(good))
     wide = Demonstrations([Trajectory(np.zeros((2, 3), np.float32), np.array([0]))] * 2)
     with pytest.raises(InputError, match="different spaces"):
