@@ -14,6 +14,7 @@ from sdil.tasks import get_task as get_task  # registers our environments with G
 if TYPE_CHECKING:
     from sdil.algorithms import load_policy as load_policy
     from sdil.algorithms.bc import BC as BC
+    from sdil.algorithms.mce_irl import MCEIRL as MCEIRL
     from sdil.algorithms.sdil import SDIL as SDIL
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
@@ -29,6 +30,7 @@ __version__ = version("sdil")
 
 _HOMES = {
     "BC": "sdil.algorithms.bc",
+    "MCEIRL": "sdil.algorithms.mce_irl",
     "SDIL": "sdil.algorithms.sdil",
     "Demonstrations": "sdil.demonstrations",
     "InputError": "sdil.errors",

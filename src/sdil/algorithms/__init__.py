@@ -10,6 +10,7 @@ from sdil.algorithms.demodice import DemoDICE
 from sdil.algorithms.dwbc import DWBC
 from sdil.algorithms.ileed import ILEED
 from sdil.algorithms.isw_bc import ISWBC
+from sdil.algorithms.mce_irl import MCEIRL
 from sdil.algorithms.oracle import Oracle
 from sdil.algorithms.sdil import SDIL
 from sdil.algorithms.training import Learner
@@ -21,7 +22,7 @@ from sdil.policy import Policy, read_policy
 
 LEARNERS: dict[str, type[Learner]] = {
     learner.name: learner
-    for learner in (SDIL, BC, DWBC, ISWBC, DemoDICE, ILEED, CAIL, WeightedBC, Oracle)
+    for learner in (SDIL, BC, MCEIRL, DWBC, ISWBC, DemoDICE, ILEED, CAIL, WeightedBC, Oracle)
 }
 
 _KINDS: dict[str, type[Policy]] = {

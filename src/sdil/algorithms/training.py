@@ -134,6 +134,8 @@ _COUNTS = {
     "batch_size",
     "patience",
     "max_updates",
+    "reward_patience",
+    "reward_max_updates",
     "n_skills",
     "skill_size",
     "n_clusters",
@@ -147,6 +149,7 @@ _NOT_NEGATIVE = {
     "look_back",
     "positives",
     "min_updates",
+    "reward_min_updates",
     "discovery_min_updates",
     "weight_decay",
     "mi_weight",
@@ -158,7 +161,14 @@ _NOT_NEGATIVE = {
     "threshold",
     "power",
 }
-_POSITIVE = {"learning_rate", "temperature", "delta", "largest", "inner_rate"}
+_POSITIVE = {
+    "learning_rate",
+    "reward_learning_rate",
+    "temperature",
+    "delta",
+    "largest",
+    "inner_rate",
+}
 _SHARES = {
     "clean_share",
     "nearest",
@@ -284,8 +294,12 @@ class Convergence:
         n_samples: int,
         batch_size: int,
         budget: Budget,
+        watched: str = "valid_nll",
     ) -> None:
-        """`loss` maps sample numbers (B,) to named terms; their sum is what is descended."""
+        """`loss` maps sample numbers (B,) to named terms; their sum is what is descended.
+
+        `watched` is what reports call `valid_loss`, whose lowest value decides.
+        """
         self.phase = phase
         self.optimisation = optimisation
         self.loss = loss
@@ -293,6 +307,7 @@ class Convergence:
         self.n_samples = n_samples
         self.batch_size = batch_size
         self.budget = budget
+        self.watched = watched
         per_pass = math.ceil(n_samples / batch_size)
         self.passes = math.ceil(_SHORTEST_EPOCH / per_pass)
         self.updates_per_epoch = self.passes * per_pass
@@ -311,10 +326,10 @@ class Convergence:
             losses = self._train_one_epoch()
             terms = dict(losses)
             if self.valid_loss is not None:
-                terms["valid_nll"] = float(self.valid_loss())
+                terms[self.watched] = float(self.valid_loss())
             refuse_divergence(self.phase, terms)
             self.epochs += 1
-            valid = terms.get("valid_nll", -math.inf)
+            valid = terms.get(self.watched, -math.inf)
             trained = self.updates >= min(self.budget.min_updates, self.budget.max_updates)
             if self.valid_loss is None or (trained and valid < self.best_loss):
                 self.best_loss, self.best_update = valid, self.updates

@@ -1,0 +1,232 @@
+"""The learners of `imitation` 1.0.1 on a task given as arrays; `imitation_peers.py` starts it.
+
+    python imitation_learners.py NAME DATA.npz ACTIONS.npy
+
+It imports nothing of ours, runs in an environment of its own and writes the greedy action of each
+state (1, S), or of each state at each time (H, S) where the policy depends on time. Settings are
+those of imitation's documentation, with our network sizes; observations come standardised, as ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+N_ENVS = 8
+ROLLOUT = 256  # steps of each environment between two updates of the policy
+
+
+class TableEnv(gym.Env[Any, Any]):
+    """The task: S states, A actions, deterministic. Its own reward is not shown to a learner."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        n_actions, size = data["next_state"].shape[1], data["observations"].shape[1]
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space = gym.spaces.Discrete(n_actions)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = int(self.np_random.choice(self.data["starts"]))
+        self.steps = 0
+        return self.data["observations"][self.state], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        ended = bool(self.data["end"][self.state, action])
+        self.state = int(self.data["next_state"][self.state, action])
+        self.steps += 1
+        cut_off = not ended and self.steps >= int(self.data["horizon"])
+        return self.data["observations"][self.state], 0.0, ended, cut_off, {}
+
+
+def trajectories(data: dict[str, Any]) -> list[Any]:
+    """The demonstrations as imitation's own."""
+    from imitation.data.types import Trajectory
+
+    states = np.split(data["demo_states"], np.cumsum(data["lengths"] + 1)[:-1])
+    actions = np.split(data["demo_actions"], np.cumsum(data["lengths"])[:-1])
+    return [
+        Trajectory(obs=data["observations"][s], acts=a, infos=None, terminal=True)
+        for s, a in zip(states, actions, strict=True)
+    ]
+
+
+def environments(data: dict[str, Any], setting: dict[str, Any]) -> Any:
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    venv = DummyVecEnv([lambda: TableEnv(data)] * N_ENVS)
+    venv.seed(setting["seed"])
+    return venv
+
+
+def ppo(venv: Any, setting: dict[str, Any], **more: Any) -> Any:
+    from stable_baselines3 import PPO
+
+    options = {
+        "n_steps": ROLLOUT,
+        "batch_size": 64,
+        "ent_coef": 0.0,
+        "learning_rate": 4e-4,
+        "gamma": 0.95,
+        "n_epochs": 5,
+        "policy_kwargs": {"net_arch": [setting["hidden"]] * 2},
+        "seed": setting["seed"],
+        "device": "cpu",
+    }
+    return PPO("MlpPolicy", venv, **{**options, **more})
+
+
+def bc(data: dict[str, Any], setting: dict[str, Any], folder: str) -> Any:
+    from imitation.algorithms.bc import BC
+    from imitation.data.rollout import flatten_trajectories
+    from imitation.util import logger
+    from stable_baselines3.common.policies import ActorCriticPolicy
+
+    env = TableEnv(data)
+    demonstrations = flatten_trajectories(trajectories(data))
+    learner = BC(
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        rng=np.random.default_rng(setting["seed"]),
+        policy=ActorCriticPolicy(
+            env.observation_space,
+            env.action_space,
+            lambda _: setting["learning_rate"],
+            net_arch={"pi": [setting["hidden"]] * 2, "vf": []},
+        ),
+        demonstrations=demonstrations,
+        batch_size=min(setting["batch_size"], len(demonstrations)),
+        optimizer_kwargs={"lr": setting["learning_rate"]},
+        device="cpu",
+        custom_logger=logger.configure(folder, []),
+    )
+    learner.train(n_batches=setting["updates"], progress_bar=False)
+    return learner.policy
+
+
+def adversarial(data: dict[str, Any], setting: dict[str, Any], folder: str, name: str) -> Any:
+    from imitation.algorithms.adversarial.airl import AIRL
+    from imitation.algorithms.adversarial.gail import GAIL
+    from imitation.rewards.reward_nets import BasicRewardNet, BasicShapedRewardNet
+    from imitation.util import logger
+    from imitation.util.networks import RunningNorm
+
+    kind, network, updates, batch = {
+        "gail": (GAIL, BasicRewardNet, 8, 1024),
+        "airl": (AIRL, BasicShapedRewardNet, 16, 2048),
+    }[name]
+    venv = environments(data, setting)
+    more = {"learning_rate": 5e-4, "clip_range": 0.1, "vf_coef": 0.1} if name == "airl" else {}
+    learner = kind(
+        demonstrations=trajectories(data),
+        demo_batch_size=min(batch, len(data["demo_actions"])),
+        gen_replay_buffer_capacity=512 if name == "gail" else 2048,
+        n_disc_updates_per_round=updates,
+        venv=venv,
+        gen_algo=ppo(venv, setting, **more),
+        reward_net=network(
+            venv.observation_space, venv.action_space, normalize_input_layer=RunningNorm
+        ),
+        log_dir=folder,
+        custom_logger=logger.configure(folder, []),
+        allow_variable_horizon=True,
+    )
+    learner.train(max(setting["steps"], N_ENVS * ROLLOUT))
+    return learner.policy
+
+
+def density(data: dict[str, Any], setting: dict[str, Any], folder: str) -> Any:
+    from imitation.algorithms.density import DensityAlgorithm
+    from imitation.util import logger
+
+    venv = environments(data, setting)
+    learner = DensityAlgorithm(
+        demonstrations=trajectories(data),
+        venv=venv,
+        rng=np.random.default_rng(setting["seed"]),
+        rl_algo=ppo(venv, setting),
+        custom_logger=logger.configure(folder, []),
+        allow_variable_horizon=True,
+    )
+    learner.train()
+    learner.train_policy(setting["steps"])
+    return learner.policy
+
+
+def mce_irl(data: dict[str, Any], setting: dict[str, Any], folder: str) -> Any:
+    """Actions at each time (H, S). One state is added: where an episode is when it is over."""
+    from imitation.algorithms.mce_irl import MCEIRL
+    from imitation.rewards.reward_nets import BasicRewardNet
+    from imitation.util import logger
+    from seals.base_envs import TabularModelPOMDP
+
+    n_states, n_actions = data["next_state"].shape
+    horizon = int(data["horizon"])
+    final = data["end"].all(1)
+    to = np.where(final[:, None], n_states, data["next_state"])
+    transition = np.zeros((n_states + 1, n_actions, n_states + 1))
+    np.put_along_axis(transition[:n_states], to[..., None], 1.0, axis=2)
+    transition[n_states, :, n_states] = 1.0
+    size = data["observations"].shape[1]
+    observations = np.zeros((n_states + 1, size + 1), np.float32)
+    observations[:n_states, :size] = data["observations"]
+    observations[n_states, size] = 1.0
+    visits = np.bincount(data["demo_states"], minlength=n_states + 1).astype(float)
+    visits[n_states] = len(data["lengths"]) * (horizon + 1) - visits.sum()
+    starts = np.bincount(data["starts"], minlength=n_states + 1)
+    env = TabularModelPOMDP(
+        transition_matrix=transition,
+        observation_matrix=observations,
+        reward_matrix=np.zeros(n_states + 1),
+        horizon=horizon,
+        initial_state_dist=starts / starts.sum(),
+    )
+    learner = MCEIRL(
+        visits / len(data["lengths"]),
+        env,
+        BasicRewardNet(
+            env.observation_space,
+            env.action_space,
+            use_action=False,
+            use_next_state=False,
+            use_done=False,
+            hid_sizes=[setting["hidden"]] * 2,
+        ),
+        np.random.default_rng(setting["seed"]),
+        log_interval=None,
+        custom_logger=logger.configure(folder, []),
+    )
+    learner.train(max_iter=setting["mce_updates"])
+    return learner.policy.pi.argmax(2)[:, :n_states]
+
+
+def main() -> None:
+    name, file, out = sys.argv[1:]
+    torch.set_num_threads(1)
+    with np.load(file) as arrays:
+        data = dict(arrays)
+    setting = json.loads(str(data.pop("setting")))
+    torch.manual_seed(setting["seed"])
+    train: dict[str, Callable[[str], Any]] = {
+        "bc": lambda folder: bc(data, setting, folder),
+        "gail": lambda folder: adversarial(data, setting, folder, "gail"),
+        "airl": lambda folder: adversarial(data, setting, folder, "airl"),
+        "density-irl": lambda folder: density(data, setting, folder),
+        "mce-irl": lambda folder: mce_irl(data, setting, folder),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        policy = train[name](folder)
+    if not isinstance(policy, np.ndarray):
+        policy = policy.predict(data["observations"], deterministic=True)[0][None]
+    np.save(out, policy)
+
+
+if __name__ == "__main__":
+    main()
