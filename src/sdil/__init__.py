@@ -14,8 +14,15 @@ from sdil.tasks import get_task as get_task  # registers our environments with G
 if TYPE_CHECKING:
     from sdil.algorithms import load_policy as load_policy
     from sdil.algorithms.bc import BC as BC
+    from sdil.algorithms.cail import CAIL as CAIL
+    from sdil.algorithms.demodice import DemoDICE as DemoDICE
+    from sdil.algorithms.dwbc import DWBC as DWBC
+    from sdil.algorithms.ileed import ILEED as ILEED
+    from sdil.algorithms.isw_bc import ISWBC as ISWBC
     from sdil.algorithms.mce_irl import MCEIRL as MCEIRL
+    from sdil.algorithms.oracle import Oracle as Oracle
     from sdil.algorithms.sdil import SDIL as SDIL
+    from sdil.algorithms.weighted_bc import WeightedBC as WeightedBC
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
     from sdil.evaluation.metrics import action_metrics as action_metrics
@@ -30,6 +37,13 @@ __version__ = version("sdil")
 
 _HOMES = {
     "BC": "sdil.algorithms.bc",
+    "CAIL": "sdil.algorithms.cail",
+    "DWBC": "sdil.algorithms.dwbc",
+    "DemoDICE": "sdil.algorithms.demodice",
+    "ILEED": "sdil.algorithms.ileed",
+    "ISWBC": "sdil.algorithms.isw_bc",
+    "Oracle": "sdil.algorithms.oracle",
+    "WeightedBC": "sdil.algorithms.weighted_bc",
     "MCEIRL": "sdil.algorithms.mce_irl",
     "SDIL": "sdil.algorithms.sdil",
     "Demonstrations": "sdil.demonstrations",
