@@ -1,8 +1,9 @@
-"""SDIL against BC over sizes of the clean set, paired by seed; also its sensitivity to each field.
+"""Learners over sizes of the clean set, paired by seed; also SDIL's sensitivity to each field.
 
     python benchmarks/sdil_curve.py                                    # the table of docs/sdil.md
     python benchmarks/sdil_curve.py --task doorkey-6x6
     python benchmarks/sdil_curve.py --sizes 10 30 --seeds 100 101 102 103 --variants default ...
+    python benchmarks/sdil_curve.py --variants bc-clean bc dwbc oracle   # docs/baselines.md
 
 Every method sees the same demonstrations, validation set and episodes. Finished cells are kept in
 `--cells`, so a run that was interrupted goes on where it stopped.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -23,17 +25,19 @@ from scipy.stats import t as student
 
 import sdil
 from report import begin
-from sdil.algorithms.training import Epoch, Learner
+from sdil.algorithms import LEARNERS
+from sdil.algorithms.learner import Epoch, Learner
 from sdil.windows import Windows
 
 VARIANTS: dict[str, Any] = {
-    "bc-clean": lambda: sdil.BC(),
+    **LEARNERS,  # by name, on clean and noisy demonstrations
+    **{f"{name}-clean": learner for name, learner in LEARNERS.items()},  # on the clean ones alone
     "default": lambda: sdil.SDIL(),
     "paper": lambda: sdil.SDIL.paper(),
     "lambda 0": lambda: sdil.SDIL(mi_weight=0.0),
     "lambda 2": lambda: sdil.SDIL(mi_weight=2.0),
     "no usage entropy": lambda: sdil.SDIL(usage_weight=0.0),
-    "usage entropy 3": lambda: sdil.SDIL(usage_weight=3.0),
+    "usage entropy 1": lambda: sdil.SDIL(usage_weight=1.0),
     "no DEC": lambda: sdil.SDIL(zeta_step=0.0),
     "SDIL* (no next state)": lambda: sdil.SDIL(next_state=False),
     "epsilon 0": lambda: sdil.SDIL(epsilon=0.0),
@@ -48,7 +52,10 @@ VARIANTS: dict[str, Any] = {
     "M 10": lambda: sdil.SDIL(look_back=10),
     "d_z 32": lambda: sdil.SDIL(skill_size=32),
     "hidden 128": lambda: sdil.SDIL(hidden=128),
-    "discovery 140 epochs": lambda: sdil.SDIL(discovery_epochs=140),
+    **{
+        f"discovery {n} epochs": (lambda n=n: sdil.SDIL(discovery_epochs=n))
+        for n in (12, 25, 40, 70)
+    },
     "patience 600": lambda: sdil.SDIL(patience=600),
     "weight decay 0": lambda: sdil.SDIL(weight_decay=0.0),
     "temperature 0.5": lambda: sdil.SDIL(temperature=0.5),
@@ -60,19 +67,28 @@ def run_cell(task: str, noisy: int, size: int, seed: int, variant: str) -> dict[
     import torch
     from sklearn.metrics import average_precision_score, roc_auc_score
 
+    from sdil.networks.hierarchical import HierarchicalPolicy
+    from sdil.networks.judges import JudgingPolicy
+
     torch.set_num_threads(1)
     chosen = sdil.get_task(task)
     demos, truth = chosen.collect(clean=size, noisy=noisy, seed=seed)
     valid, _ = chosen.collect(clean=max(size // 2, 10), noisy=0, seed=10_000 + seed)
     learner: Learner = VARIANTS[variant]()
+    began = time.process_time()
     epochs: list[Epoch] = []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        data = demos.clean_only() if variant == "bc-clean" else demos
-        policy = learner.fit(data, valid=valid, seed=seed, on_epoch=epochs.append)
+        data = demos.clean_only() if variant.endswith("-clean") else demos
+        more: dict[str, Any] = {"truth": truth.noisy_good} if variant == "oracle" else {}
+        if learner.environment != "never":
+            more["env"] = chosen.table()
+        policy = learner.fit(data, valid=valid, seed=seed, on_epoch=epochs.append, **more)
+    seconds = time.process_time() - began
     windows = Windows(valid.clean, policy.look_back)
     index = torch.arange(len(windows))
-    predicted = policy.action_probs(windows.at(index)).argmax(1)
+    probs = policy.action_probs(windows.at(index))
+    predicted = probs.argmax(1)
     ran = sdil.evaluate(policy, task, episodes=1000, seed=20_000 + seed)
     cell: dict[str, Any] = {
         "task": task,
@@ -82,21 +98,24 @@ def run_cell(task: str, noisy: int, size: int, seed: int, variant: str) -> dict[
         "variant": variant,
         "reward": 100 * ran.reward_mean,
         "success": ran.success_rate,
-        "valid_nll": min(e.losses["valid_nll"] for e in epochs if "valid_nll" in e.losses),
+        "valid_nll": float(
+            -probs.gather(1, windows.actions_at(index).long()[:, None]).log().mean()
+        ),
         "valid_accuracy": float((predicted == windows.actions_at(index)).double().mean()),
+        "seconds": seconds,
         "warnings": [str(w.message) for w in told],
     }
-    if isinstance(learner, sdil.SDIL):
-        from sdil.networks.hierarchical import HierarchicalPolicy
-
-        assert isinstance(policy, HierarchicalPolicy)
+    if isinstance(policy, HierarchicalPolicy | JudgingPolicy) and len(data.noisy):
         scores = np.concatenate([s.optimality for s in policy.score(demos.noisy)])
         good = np.concatenate(truth.noisy_good)
-        discovered = [e for e in epochs if e.phase == "discover"]
-        mixed = [e.losses.get("survived_clean_noisy", 0.0) for e in discovered]
         cell |= {
             "auroc": float(roc_auc_score(good, scores)),
             "average_precision": float(average_precision_score(good, scores)),
+        }
+    if isinstance(learner, sdil.SDIL):
+        discovered = [e for e in epochs if e.phase == "discover"]
+        mixed = [e.losses.get("survived_clean_noisy", 0.0) for e in discovered]
+        cell |= {
             "perplexity": discovered[-1].losses["perplexity"],
             "least_mixed_pairs": min(mixed[learner.pu_interval :], default=0.0),
         }
@@ -152,8 +171,8 @@ def _table(
     lines = [
         "| clean | learner | reward x100 | minus "
         + against
-        + " (95%) | AUROC | perplexity | valid NLL | valid ACC |",
-        "|---|---|---|---|---|---|---|---|",
+        + " (95%) | AUROC | perplexity | valid NLL | valid ACC | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for size in sizes:
         rewards = {
@@ -170,7 +189,8 @@ def _table(
                 f"| {size} | {variant} | {_mean(rewards[variant], 1)} | {gain} "
                 f"| {_mean(_values(mine, 'auroc'), 2)} | {_least(_values(mine, 'perplexity'))} "
                 f"| {_mean(_values(mine, 'valid_nll'), 3)} "
-                f"| {_mean(100 * _values(mine, 'valid_accuracy'), 1)} |"
+                f"| {_mean(100 * _values(mine, 'valid_accuracy'), 1)} "
+                f"| {_values(mine, 'seconds').mean():.0f} |"
             )
     return lines
 

@@ -86,7 +86,7 @@ def train(seed: int, episodes: int, steps: int, features: int, look_back: int) -
     import torch
 
     from sdil import BC, Demonstrations, Spaces
-    from sdil.algorithms.training import Epoch
+    from sdil.algorithms.learner import Epoch
     from sdil.trajectories import Trajectories
 
     torch.set_num_threads(1)

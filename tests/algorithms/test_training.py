@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import sdil
 from sdil import BC, Demonstrations, InputError, Trajectory
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.training import hold_out, seeded
+from sdil.algorithms.learner import hold_out
+from sdil.algorithms.training import seeded
 from sdil.networks.encoders import Standardise
 from sdil.windows import Windows
 

@@ -10,10 +10,10 @@ from sdil.algorithms.demodice import DemoDICE
 from sdil.algorithms.dwbc import DWBC
 from sdil.algorithms.ileed import ILEED
 from sdil.algorithms.isw_bc import ISWBC
+from sdil.algorithms.learner import Learner
 from sdil.algorithms.mce_irl import MCEIRL
 from sdil.algorithms.oracle import Oracle
 from sdil.algorithms.sdil import SDIL
-from sdil.algorithms.training import Learner
 from sdil.algorithms.weighted_bc import WeightedBC
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.judges import JudgingPolicy

@@ -12,15 +12,8 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdil.algorithms.training import (
-    OnEpoch,
-    Stages,
-    State,
-    check,
-    hold_out,
-    mean_nll,
-    seeded,
-)
+from sdil.algorithms.learner import OnEpoch, State, check, hold_out
+from sdil.algorithms.training import Stages, mean_nll, seeded
 from sdil.demonstrations import Demonstrations
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.windows import Windows

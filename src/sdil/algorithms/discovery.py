@@ -19,17 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sdil.algorithms.learner import Epoch, OnEpoch, State
 from sdil.algorithms.optimality import skill_scores, step_scores
 from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
-from sdil.algorithms.training import (
-    Epoch,
-    OnEpoch,
-    Optimisation,
-    State,
-    Sums,
-    refuse_divergence,
-    total,
-)
+from sdil.algorithms.training import Optimisation, Sums, refuse_divergence, total
 from sdil.demonstrations import Demonstrations
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select

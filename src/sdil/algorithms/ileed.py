@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.learner import OnEpoch, State, check
+from sdil.algorithms.training import Stages, seeded
 from sdil.algorithms.weighing import WeighedData
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import ExpertiseJudge, JudgingPolicy, mixture_likelihood

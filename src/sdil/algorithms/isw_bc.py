@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.learner import OnEpoch, State, check
+from sdil.algorithms.training import Stages, seeded
 from sdil.algorithms.weighing import WeighedData, train_discriminator
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import JudgingPolicy, PairJudge

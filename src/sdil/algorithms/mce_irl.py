@@ -37,16 +37,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.algorithms.demonstrated_mdp import DemonstratedMDP, enumerate_mdp, estimate_mdp
+from sdil.algorithms.learner import OnEpoch, State, check, hold_out
 from sdil.algorithms.soft_planning import SoftPlan, occupancy, plan
 from sdil.algorithms.training import (
     Budget,
     Convergence,
-    OnEpoch,
     Optimisation,
-    State,
     below,
-    check,
-    hold_out,
     nest,
     seeded,
     with_more,

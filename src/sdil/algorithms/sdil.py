@@ -25,16 +25,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.algorithms.discovery import Discovery, TrainingSteps, gumbel
+from sdil.algorithms.learner import OnEpoch, State, check, hold_out
 from sdil.algorithms.pairs import FilterForm
 from sdil.algorithms.training import (
     Budget,
     Convergence,
-    OnEpoch,
     Optimisation,
-    State,
     below,
-    check,
-    hold_out,
     mean_nll,
     nest,
     seeded,

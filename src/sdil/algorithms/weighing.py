@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdil.algorithms.training import Fields, Stages, hold_out, mean_nll
+from sdil.algorithms.learner import hold_out
+from sdil.algorithms.training import Fields, Stages, mean_nll
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import StepNetwork
 from sdil.networks.policies import Architecture, PlainNetwork

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from sdil.algorithms.isw_bc import weighted_nll
-from sdil.algorithms.training import OnEpoch, Stages, State, check, seeded
+from sdil.algorithms.learner import OnEpoch, State, check
+from sdil.algorithms.training import Stages, seeded
 from sdil.algorithms.weighing import WeighedData
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import JudgingPolicy, LikelihoodJudge

@@ -29,7 +29,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.training import Epoch, Learner, State, check_fields, hold_out
+from sdil.algorithms.learner import Epoch, Learner, State, check_fields, hold_out
 from sdil.cli.console import progress
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import tyro
 
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.training import Learner
+from sdil.algorithms.learner import Learner
 from sdil.cli.console import check_seed, parse, print_json, print_table, set_threads
 from sdil.cli.run import RunInputs, continue_run, start_run
 from sdil.errors import InputError
