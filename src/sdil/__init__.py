@@ -13,7 +13,11 @@ from sdil.tasks import get_task as get_task  # registers our environments with G
 
 if TYPE_CHECKING:
     from sdil.algorithms import load_policy as load_policy
+    from sdil.algorithms.acil import ACIL as ACIL
+    from sdil.algorithms.airl import AIRL as AIRL
     from sdil.algorithms.bc import BC as BC
+    from sdil.algorithms.density_irl import DensityIRL as DensityIRL
+    from sdil.algorithms.gail import GAIL as GAIL
     from sdil.algorithms.sdil import SDIL as SDIL
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
@@ -28,7 +32,11 @@ if TYPE_CHECKING:
 __version__ = version("sdil")
 
 _HOMES = {
+    "ACIL": "sdil.algorithms.acil",
+    "AIRL": "sdil.algorithms.airl",
     "BC": "sdil.algorithms.bc",
+    "DensityIRL": "sdil.algorithms.density_irl",
+    "GAIL": "sdil.algorithms.gail",
     "SDIL": "sdil.algorithms.sdil",
     "Demonstrations": "sdil.demonstrations",
     "InputError": "sdil.errors",

@@ -16,8 +16,13 @@ from sdil.algorithms.training import hold_out, seeded
 from sdil.networks.encoders import Standardise
 from sdil.windows import Windows
 
+BRIEF = {"max_updates": 120, "min_updates": 60, "patience": 40}
 SHORT = {
-    "bc": {"max_updates": 120, "min_updates": 60, "patience": 40},
+    "bc": BRIEF,
+    "density-irl": BRIEF,
+    "airl": BRIEF,
+    "gail": BRIEF,
+    "acil": BRIEF,
     "sdil": {
         "discovery_epochs": 3,
         "discovery_min_updates": 1,

@@ -138,6 +138,13 @@ _COUNTS = {
     "negatives",
     "pu_interval",
     "discovery_epochs",
+    "env_steps",
+    "n_envs",
+    "round_steps",
+    "passes",
+    "parts",
+    "judge_updates",
+    "n_centres",
 }
 _NOT_NEGATIVE = {
     "look_back",
@@ -150,14 +157,17 @@ _NOT_NEGATIVE = {
     "adv_weight",
     "epsilon",
     "zeta_step",
+    "entropy_weight",
+    "cooperation",
 }
-_POSITIVE = {"learning_rate", "temperature", "delta"}
-_SHARES = {"clean_share", "nearest", "farthest", "negative_share"}
+_POSITIVE = {"learning_rate", "temperature", "delta", "clip", "bandwidth"}
+_SHARES = {"clean_share", "nearest", "farthest", "negative_share", "gae_lambda", "state_weight"}
 _LIMITS: tuple[tuple[set[str], Callable[[float], bool], str], ...] = (
     (_COUNTS, lambda value: value >= 1, "at least 1"),
     (_NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "0 or more"),
     (_POSITIVE, lambda value: 0 < value < math.inf, "above 0"),
     (_SHARES, lambda value: 0 <= value <= 1, "between 0 and 1"),
+    ({"gamma"}, lambda value: 0 <= value < 1, "0 or more and under 1"),
 )
 
 
