@@ -34,7 +34,13 @@ class Density:
     """Gaussian kernels on demonstrated states, and on states with their actions."""
 
     def __init__(
-        self, states: Tensor, actions: Tensor, n_actions: int, *, bandwidth: float, state_weight: float
+        self,
+        states: Tensor,
+        actions: Tensor,
+        n_actions: int,
+        *,
+        bandwidth: float,
+        state_weight: float,
     ) -> None:
         """The kernels' centres: (N, observation) and (N,)."""
         self.centres = states

@@ -212,7 +212,7 @@ class PPO:
                 settings.gae_lambda,
             ).flatten()
             aims = values + advantage
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
             before = self._log_probs(steps.features).gather(1, steps.actions[:, None])[:, 0]
         sums = Sums()
         size = -(-len(steps) // settings.parts)

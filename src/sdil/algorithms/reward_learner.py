@@ -35,7 +35,6 @@ from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.policy import History
 from sdil.simulators import Simulator, simulator
-from sdil.spaces import Spaces, element_shape
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 
@@ -102,7 +101,7 @@ class RewardLearner(ABC):
     """Demonstrated steps per update."""
     entropy_weight: float = 0.01
     """Weight of the policy's entropy."""
-    env_steps: int = 1_000_000
+    env_steps: int = 500_000
     """With an environment: steps of practice, rounded up to whole rounds."""
     n_envs: int = 128
     """With an environment: episodes abreast."""
@@ -155,12 +154,9 @@ class RewardLearner(ABC):
         """Learn a reward and a policy; `env` is a Table, a task, a Gymnasium id or a function."""
         check(demos, self, seed)
         architecture = Architecture(self.look_back, self.hidden, self.layers)
-        if env is None:
+        train, held_out = demos, None
+        if env is None or valid is not None:
             train, held_out = hold_out(demos, valid, seed=seed)
-        elif valid is not None and valid.spaces != demos.spaces:
-            raise InputError("validation and training demonstrations have different spaces")
-        else:
-            train, held_out = demos, None if valid is None else valid.clean
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
             network.features.standardise.fit(Windows(train.all, 0))
@@ -222,7 +218,7 @@ class RewardLearner(ABC):
             critic,
             self.optimisation(lesson, {"network": network, "critic": critic}),
             episodes,
-            _no_history(episodes.spaces, self.n_envs, self.look_back),
+            History.none(episodes.spaces, self.n_envs, self.look_back),
             Settings(
                 n_steps=self.round_steps,
                 gamma=self.gamma,
@@ -241,13 +237,3 @@ class RewardLearner(ABC):
             on_epoch=on_epoch,
             resume=resume,
         )
-
-
-def _no_history(spaces: Spaces, n: int, look_back: int) -> History:
-    observation = spaces.observation
-    states = np.zeros((n, look_back, *element_shape(observation)), observation.dtype)
-    return History(
-        torch.from_numpy(states),
-        torch.zeros(n, look_back, dtype=torch.int64),
-        torch.zeros(n, dtype=torch.int64),
-    )
