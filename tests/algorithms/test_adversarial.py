@@ -25,8 +25,20 @@ from sdil.algorithms.ppo import Rollout, Steps
 from sdil.algorithms.training import Optimisation, seeded
 from sdil.networks.policies import Architecture, PlainNetwork
 
-FEW = {"env_steps": 3 * 16 * 20, "n_envs": 16, "round_steps": 20}  # three rounds
+FEW = {  # three rounds
+    "env_steps": 3 * 16 * 20,
+    "n_envs": 16,
+    "round_steps": 20,
+    "passes": 1,
+    "parts": 2,
+    "judge_updates": 2,
+}
 ALL = [GAIL, AIRL, ACIL, DensityIRL]
+
+
+def brief(kind, **more):
+    known = {k: v for k, v in FEW.items() if k in kind.__dataclass_fields__}
+    return kind(**known, **more)
 
 
 def steps_of(states, actions, ended=None) -> Steps:
@@ -153,7 +165,7 @@ def test_densities_by_hand():
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("look_back", [0, 2])
 def test_with_a_table_the_same_seed_gives_the_same_policy_and_resuming_too(kind, look_back, demos):
-    table, learner = sdil.get_task("fourrooms").table(), kind(**FEW, look_back=look_back)
+    table, learner = sdil.get_task("fourrooms").table(), brief(kind, look_back=look_back)
     kept, told = [], []
     before = torch.random.get_rng_state()
     whole = learner.fit(
@@ -184,7 +196,7 @@ def test_without_an_environment_the_policy_says_offline(kind, demos):
 @pytest.mark.parametrize("kind", ALL)
 def test_divergence_in_practice_is_said(kind, demos):
     with pytest.raises(InputError, match=r"training diverged .* lower learning_rate"):
-        kind(**FEW, learning_rate=1e30).fit(demos, env="fourrooms")
+        brief(kind, learning_rate=1e30).fit(demos, env="fourrooms")
 
 
 def test_acil_without_noisy_demonstrations_is_gail(demos):
@@ -202,6 +214,27 @@ def test_validation_is_reported_and_other_worlds_are_refused(demos):
         GAIL(**FEW).fit(demos, env="doorkey-5x5")
     with pytest.raises(InputError, match="gail: gamma must be"):
         GAIL(gamma=1.0).fit(demos)
+
+
+def test_any_gymnasium_environment_will_do():
+    """Resumed, its episodes begin anew, so only that it goes on is promised."""
+    env = gym.make("CartPole-v1")
+    rng, episodes = np.random.default_rng(0), []
+    for seed in range(4):
+        seen, actions = [env.reset(seed=seed)[0]], []
+        for _ in range(6):
+            actions.append(int(rng.integers(2)))
+            seen.append(env.step(actions[-1])[0])
+        episodes.append(sdil.Trajectory(np.stack(seen), np.array(actions), terminated=False))
+    demos, kept = sdil.Demonstrations(clean=episodes), []
+    learner = GAIL(**FEW, look_back=1)
+    policy = learner.fit(demos, env="CartPole-v1", on_epoch=lambda e: kept.append(e.state()))
+    assert policy.learner == "gail"
+    again = learner.fit(demos, env=lambda: gym.make("CartPole-v1"))
+    assert all(torch.equal(v, again.tensors()[k]) for k, v in policy.tensors().items())
+    told = []
+    learner.fit(demos, env="CartPole-v1", resume=kept[1], on_epoch=told.append)
+    assert [e.index for e in told] == [3]
 
 
 @pytest.mark.slow

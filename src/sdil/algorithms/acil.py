@@ -75,7 +75,7 @@ class ACIL(RewardLearner):
         return train.clean
 
     def reward(self, lesson: Lesson) -> Reward:
-        adversarial = self._adversary(lesson, lesson.train.clean, cooperates=False)
+        adversarial = self._adversary(lesson, self.imitated(lesson.train), cooperates=False)
         if not len(lesson.train.noisy):
             return adversarial
         return Cooperation(

@@ -62,7 +62,7 @@ class AIRL(RewardLearner):
         judge = ShapedJudge(lesson.network, self.hidden, self.layers, self.gamma)
         return Adversary(
             judge,
-            lesson.steps(lesson.train.all),
+            lesson.steps(self.imitated(lesson.train)),
             lambda logits: logits,  # log D - log(1 - D)
             self.optimisation(lesson, {"judge": judge}),
             gamma=self.gamma,

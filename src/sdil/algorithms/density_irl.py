@@ -27,6 +27,7 @@ from sdil.algorithms.ppo import Rollout
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
 from sdil.algorithms.training import State
 
+_STATES_AT_ONCE = 2_048
 _LEAST = 1e-30  # a density of zero has no logarithm
 
 
@@ -53,6 +54,11 @@ class Density:
 
     def log_density(self, states: Tensor) -> Tensor:
         """`log p(s, a)` and `log p(s)`, weighted, for every action. (B, A)"""
+        distinct, where = _distinct(states)
+        blocks = [self._of_block(block) for block in distinct.split(_STATES_AT_ONCE)]
+        return torch.cat(blocks).index_select(0, where)
+
+    def _of_block(self, states: Tensor) -> Tensor:
         exponents = -self.sharpness * torch.cdist(states, self.centres).square_()  # (B, N)
         highest = exponents.amax(1, keepdim=True)
         kernels = (exponents - highest).exp_()
@@ -73,8 +79,7 @@ class DensityReward:
         return {}
 
     def rewards(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        states, where = _distinct(rollout.steps.states)
-        each_action = self.density.log_density(states).index_select(0, where)
+        each_action = self.density.log_density(rollout.steps.states)
         real = taken(each_action, rollout.steps.actions) + math.log(1.0 - self.absorbed)
         return real, torch.tensor(math.log(self.absorbed))
 
@@ -100,16 +105,17 @@ class DensityIRL(RewardLearner):
     reference: ClassVar[str] = "Gleave et al. 2022"
 
     def reward(self, lesson: Lesson) -> DensityReward:
-        share = absorbed_share(lesson.steps(lesson.train.all), self.gamma)
+        share = absorbed_share(lesson.steps(self.imitated(lesson.train)), self.gamma)
         return DensityReward(self._density(lesson), share)
 
     def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
-        density, windows = self._density(lesson), lesson.windows
+        windows = lesson.windows
+        all_states = lesson.states(windows, torch.arange(len(windows)))
+        rewards = self._density(lesson).log_density(all_states)
 
         def losses(index: Tensor) -> dict[str, Tensor]:
             log_probs = lesson.network(windows.at(index)).log_softmax(1)
-            rewards = density.log_density(lesson.states(windows, index))
-            return {"policy": offline_policy_loss(rewards, log_probs, self.entropy_weight)}
+            return {"policy": offline_policy_loss(rewards[index], log_probs, self.entropy_weight)}
 
         return {}, losses
 

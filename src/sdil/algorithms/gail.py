@@ -37,7 +37,7 @@ class GAIL(RewardLearner):
         judge = StateActionJudge(*lesson.sizes, self.hidden, self.layers)
         return Adversary(
             judge,
-            lesson.steps(lesson.train.all),
+            lesson.steps(self.imitated(lesson.train)),
             F.softplus,  # -log(1 - D)
             self.optimisation(lesson, {"judge": judge}),
             gamma=self.gamma,
