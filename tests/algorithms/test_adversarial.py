@@ -12,6 +12,7 @@ from safetensors.torch import load, save
 
 import sdil
 from sdil import ACIL, AIRL, GAIL, DensityIRL, InputError
+from sdil.algorithms.acil import Cooperation
 from sdil.algorithms.adversarial import (
     Adversary,
     StateActionJudge,
@@ -95,6 +96,35 @@ def test_judge_and_absorbing_state_learn_the_ratio_of_occupancies():
     ]
     assert rewards[:2].tolist() == pytest.approx(expected, abs=0.1)
     assert float(absorbing) == pytest.approx(math.log(there / here))
+
+
+def test_acil_pays_less_for_what_bad_examples_do():
+    """One state, two actions: clean ones take the first, noisy ones the second, the policy both.
+    Noisy against clean and practised, the second action is 1 : 1/4, the first 0 : 3/4."""
+    state = [[1.0]] * 4
+    clean, noisy = steps_of(state, [0, 0, 0, 0]), steps_of(state, [1, 1, 1, 1])
+    practised = rollout_of(steps_of(state, [0, 0, 1, 1]))
+    settings = {"learning_rate": 0.03, "weight_decay": 0.0}
+    with seeded(0) as generator:
+        first, second = StateActionJudge(1, 2, 8, 1), StateActionJudge(1, 2, 8, 1)
+    adversary = Adversary(
+        first,
+        clean,
+        F.softplus,
+        Optimisation({"judge": first}, generator=generator, **settings),
+        gamma=0.5,
+        batch_size=64,
+        updates=100,
+    )
+    own = Optimisation({"judge": second}, generator=generator, **settings)
+    cooperation = Cooperation(adversary, second, noisy, lambda x: -2.0 * F.softplus(x), own)
+    cooperation.learn(practised)
+    together, absorbing = cooperation.rewards(practised)
+    alone, absorbing_alone = adversary.rewards(practised)
+    difference = together - alone
+    assert float(difference[2]) == pytest.approx(-2 * math.log(1 + 4), abs=0.3)
+    assert float(difference[0]) == pytest.approx(0.0, abs=0.2)
+    assert float(absorbing - absorbing_alone) == pytest.approx(float(difference.mean()))
 
 
 def test_airls_logit_by_hand_and_at_its_optimum(monkeypatch):

@@ -2,7 +2,8 @@
 
 Two judges: the adversarial one tells the clean demonstrations from the policy's steps and pays for
 looking like them, as in GAIL; the cooperative one, D_c, tells the noisy demonstrations from the
-policy's steps, and the policy helps it: it is paid `log(1 - D_c)`, at most 0, times a weight.
+clean ones and the policy's steps, and the policy helps it: it is paid `log(1 - D_c)`, at most 0,
+times a weight. This follows the article's abstract; its formulas were not at hand.
 Departures: PPO, absorbing states and the offline form are GAIL's here. That an episode ended says
 nothing about its quality, so the cooperative judge is not asked about the absorbing state: a
 moment there costs what a mean step does. Without noisy demonstrations this is GAIL.
@@ -10,7 +11,7 @@ moment there costs what a mean step does. Without noisy demonstrations this is G
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,42 +21,61 @@ from torch import Tensor, nn
 
 from sdil.algorithms.adversarial import (
     Adversary,
+    Judge,
     StateActionJudge,
+    judge_loss,
     offline_judge_loss,
     offline_policy_loss,
+    taken,
 )
-from sdil.algorithms.ppo import Reward, Rollout
+from sdil.algorithms.ppo import Reward, Rollout, Steps
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
-from sdil.algorithms.training import State, below, nest
+from sdil.algorithms.training import Optimisation, State, Sums, below, nest
 from sdil.demonstrations import Demonstrations
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 
 
 class Cooperation:
-    """The sum of what an adversarial and a cooperative judge pay."""
+    """What an adversary pays, less what its policy has in common with bad examples."""
 
-    def __init__(self, adversarial: Adversary, cooperative: Adversary) -> None:
-        self.adversarial, self.cooperative = adversarial, cooperative
+    def __init__(
+        self,
+        adversary: Adversary,
+        judge: Judge,
+        noisy: Steps,
+        pays: Callable[[Tensor], Tensor],
+        optimisation: Optimisation,
+    ) -> None:
+        """`pays` maps a logit to a reward; `optimisation` holds the cooperative judge."""
+        self.adversary, self.judge, self.noisy = adversary, judge, noisy
+        self.pays, self.optimisation = pays, optimisation
 
     def learn(self, rollout: Rollout) -> dict[str, float]:
-        told = self.cooperative.learn(rollout)
-        return {**self.adversarial.learn(rollout), "cooperative_judge": told["judge"]}
+        draw, sums = self.adversary.draw, Sums()
+        for _ in range(self.adversary.updates):
+            noisy = self.judge(draw(self.noisy))
+            others = [self.judge(draw(s)) for s in (rollout.steps, self.adversary.demonstrated)]
+            loss = judge_loss(noisy, torch.cat(others), 0.0, 0.0)
+            self.optimisation.descend(loss)
+            sums.add({"cooperative_judge": loss})
+        return {**self.adversary.learn(rollout), **sums.means()}
 
     def rewards(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        likeness, absorbing = self.adversarial.rewards(rollout)
-        difference, _ = self.cooperative.rewards(rollout)
+        likeness, absorbing = self.adversary.rewards(rollout)
+        with torch.no_grad():
+            difference = self.pays(self.judge(rollout.steps))
         return likeness + difference, absorbing + difference.mean()
 
     def state(self) -> State:
         return {
-            **nest("adversarial", self.adversarial.state()),
-            **nest("cooperative", self.cooperative.state()),
+            **nest("adversarial", self.adversary.state()),
+            **nest("cooperative", self.optimisation.state()),
         }
 
     def restore(self, state: State) -> None:
-        self.adversarial.restore(below(state, "adversarial"))
-        self.cooperative.restore(below(state, "cooperative"))
+        self.adversary.restore(below(state, "adversarial"))
+        self.optimisation.restore(below(state, "cooperative"))
 
 
 @dataclass(frozen=True)
@@ -68,19 +88,29 @@ class ACIL(RewardLearner):
     """Weight of the reward for being unlike the noisy demonstrations."""
 
     name: ClassVar[str] = "acil"
-    reference: ClassVar[str] = "Wang et al. 2020"
+    reference: ClassVar[str] = "Wang et al., WWW 2020"
     noisy_set: ClassVar[str] = "negatives"
 
     def imitated(self, train: Demonstrations) -> Trajectories:
         return train.clean
 
     def reward(self, lesson: Lesson) -> Reward:
-        adversarial = self._adversary(lesson, self.imitated(lesson.train), cooperates=False)
-        if not len(lesson.train.noisy):
-            return adversarial
-        return Cooperation(
-            adversarial, self._adversary(lesson, lesson.train.noisy, cooperates=True)
+        judge = self._judge(lesson)
+        adversary = Adversary(
+            judge,
+            lesson.steps(self.imitated(lesson.train)),
+            F.softplus,  # -log(1 - D)
+            self.optimisation(lesson, {"judge": judge}),
+            gamma=self.gamma,
+            batch_size=self.batch_size,
+            updates=self.judge_updates,
         )
+        if not len(lesson.train.noisy):
+            return adversary
+        other = self._judge(lesson)
+        noisy = lesson.steps(lesson.train.noisy)
+        optimisation = self.optimisation(lesson, {"judge": other})
+        return Cooperation(adversary, other, noisy, self._unlike, optimisation)
 
     def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
         windows = lesson.windows
@@ -89,29 +119,29 @@ class ACIL(RewardLearner):
 
         def losses(index: Tensor) -> dict[str, Tensor]:
             log_probs = lesson.network(windows.at(index)).log_softmax(1)
-            states = lesson.states(windows, index)
+            states, actions = lesson.states(windows, index), windows.actions_at(index)
             each_action = adversarial.each_action(states)
             rewards = F.softplus(each_action)
-            terms = {
-                "judge": offline_judge_loss(
-                    each_action, windows.actions_at(index), log_probs.exp()
-                ),
-            }
+            terms = {"judge": offline_judge_loss(each_action, actions, log_probs.exp())}
             if len(noisy):
-                with torch.no_grad():
-                    rewards = rewards + self._unlike(cooperative.each_action(states))
-                terms |= unlearn(len(index))
-            policy = offline_policy_loss(rewards, log_probs, self.entropy_weight)
-            return {**terms, "policy": policy}
+                good = cooperative.each_action(states)
+                rewards = rewards + self._unlike(good)
+                terms |= unlearn(F.softplus(taken(good, actions)).mean(), len(index))
+            return {
+                **terms,
+                "policy": offline_policy_loss(rewards, log_probs, self.entropy_weight),
+            }
 
-        def unlearn(size: int) -> dict[str, Tensor]:
-            """The same in as many noisy states: be unlike what was done there."""
+        def unlearn(clean_loss: Tensor, size: int) -> dict[str, Tensor]:
+            """As many noisy states: the cooperative judge, and being unlike what was done there."""
             index = torch.randint(len(noisy), (size,), generator=lesson.generator)
             log_probs = lesson.network(noisy.at(index)).log_softmax(1)
             each_action = cooperative.each_action(lesson.states(noisy, index))
-            actions, unlike = noisy.actions_at(index), self._unlike(each_action)
+            bad = F.softplus(-taken(each_action, noisy.actions_at(index))).mean()
+            own = (log_probs.exp().detach() * F.softplus(each_action)).sum(1).mean()
+            unlike = self._unlike(each_action)
             return {
-                "cooperative_judge": offline_judge_loss(each_action, actions, log_probs.exp()),
+                "cooperative_judge": bad + 0.5 * (own + clean_loss),
                 "noisy_policy": offline_policy_loss(unlike, log_probs, self.entropy_weight),
             }
 
@@ -122,17 +152,3 @@ class ACIL(RewardLearner):
 
     def _unlike(self, logits: Tensor) -> Tensor:
         return -self.cooperation * F.softplus(logits)  # log(1 - D_c)
-
-    def _adversary(
-        self, lesson: Lesson, trajectories: Trajectories, *, cooperates: bool
-    ) -> Adversary:
-        judge = self._judge(lesson)
-        return Adversary(
-            judge,
-            lesson.steps(trajectories),
-            self._unlike if cooperates else F.softplus,
-            self.optimisation(lesson, {"judge": judge}),
-            gamma=self.gamma,
-            batch_size=self.batch_size,
-            updates=self.judge_updates,
-        )

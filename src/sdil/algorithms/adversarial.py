@@ -94,8 +94,8 @@ class Adversary:
         absorbed = absorbed_share(rollout.steps, self.gamma)
         sums = Sums()
         for _ in range(self.updates):
-            demonstrated = self.judge(self._draw(self.demonstrated))
-            practised = self.judge(self._draw(rollout.steps))
+            demonstrated = self.judge(self.draw(self.demonstrated))
+            practised = self.judge(self.draw(rollout.steps))
             loss = judge_loss(demonstrated, practised, self.absorbed, absorbed)
             self.optimisation.descend(loss)
             sums.add({"judge": loss, "demonstrated_logit": demonstrated.mean()})
@@ -113,7 +113,8 @@ class Adversary:
     def restore(self, state: State) -> None:
         self.optimisation.restore(state)
 
-    def _draw(self, steps: Steps) -> Steps:
+    def draw(self, steps: Steps) -> Steps:
+        """A batch of these steps."""
         size = (self.batch_size,)
         return steps.at(torch.randint(len(steps), size, generator=self.optimisation.generator))
 

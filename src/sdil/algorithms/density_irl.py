@@ -1,4 +1,4 @@
-"""Density-based reward (the DensityIRL of the paper's table; Gleave et al. 2022, `imitation`).
+"""Density-based reward (Wang et al. 2020, Gleave et al. 2022: the `imitation` library).
 
 The reward of a step is how densely the demonstrations lie there: `log p(s, a)` and `log p(s)` by
 Gaussian kernels, weighted. Nothing adversarial is learned; the policy then practises for it by PPO.
@@ -102,7 +102,7 @@ class DensityIRL(RewardLearner):
     """Demonstrated steps that carry a kernel, at the most; more are drawn from."""
 
     name: ClassVar[str] = "density-irl"
-    reference: ClassVar[str] = "Gleave et al. 2022"
+    reference: ClassVar[str] = "Wang et al. 2020, imitation"
 
     def reward(self, lesson: Lesson) -> DensityReward:
         share = absorbed_share(lesson.steps(self.imitated(lesson.train)), self.gamma)
