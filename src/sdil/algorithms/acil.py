@@ -4,9 +4,12 @@ Two judges: the adversarial one tells the clean demonstrations from the policy's
 looking like them, as in GAIL; the cooperative one, D_c, tells the noisy demonstrations from the
 clean ones and the policy's steps, and the policy helps it: it is paid `log(1 - D_c)`, at most 0,
 times a weight. This follows the article's abstract; its formulas were not at hand.
-Departures: PPO, absorbing states and the offline form are GAIL's here. That an episode ended says
-nothing about its quality, so the cooperative judge is not asked about the absorbing state: a
-moment there costs what a mean step does. Without noisy demonstrations this is GAIL.
+
+Departures: PPO, absorbing states and the offline form are GAIL's here; offline, the clean logged
+states stand for the policy's, against which the cooperative judge sees the noisy steps. That an
+episode ended says nothing about its quality, so the cooperative judge is not asked about the
+absorbing state: a moment there costs what a mean step does. Without noisy demonstrations this is
+GAIL.
 """
 
 from __future__ import annotations
@@ -124,26 +127,20 @@ class ACIL(RewardLearner):
             rewards = F.softplus(each_action)
             terms = {"judge": offline_judge_loss(each_action, actions, log_probs.exp())}
             if len(noisy):
-                good = cooperative.each_action(states)
-                rewards = rewards + self._unlike(good)
-                terms |= unlearn(F.softplus(taken(good, actions)).mean(), len(index))
+                here = cooperative.each_action(states)
+                rewards = rewards + self._unlike(here)
+                clean = F.softplus(taken(here, actions)).mean()
+                own = (log_probs.exp().detach() * F.softplus(here)).sum(1).mean()
+                terms["cooperative_judge"] = 0.5 * (clean + own) + noisy_loss(len(index))
             return {
                 **terms,
-                "policy": offline_policy_loss(rewards, log_probs, self.entropy_weight),
+                "policy": offline_policy_loss(rewards, log_probs, self.offline_entropy_weight),
             }
 
-        def unlearn(clean_loss: Tensor, size: int) -> dict[str, Tensor]:
-            """As many noisy states: the cooperative judge, and being unlike what was done there."""
+        def noisy_loss(size: int) -> Tensor:
             index = torch.randint(len(noisy), (size,), generator=lesson.generator)
-            log_probs = lesson.network(noisy.at(index)).log_softmax(1)
-            each_action = cooperative.each_action(lesson.states(noisy, index))
-            bad = F.softplus(-taken(each_action, noisy.actions_at(index))).mean()
-            own = (log_probs.exp().detach() * F.softplus(each_action)).sum(1).mean()
-            unlike = self._unlike(each_action)
-            return {
-                "cooperative_judge": bad + 0.5 * (own + clean_loss),
-                "noisy_policy": offline_policy_loss(unlike, log_probs, self.entropy_weight),
-            }
+            there = cooperative.each_action(lesson.states(noisy, index))
+            return F.softplus(-taken(there, noisy.actions_at(index))).mean()
 
         return {"adversarial": adversarial, "cooperative": cooperative}, losses
 

@@ -54,6 +54,8 @@ class AIRL(RewardLearner):
 
     judge_updates: int = 8
     """With an environment: updates of the judge per round."""
+    offline_entropy_weight: float = 0.0
+    """Offline: weight of the policy's entropy beside the `-log pi` that is in the reward."""
 
     name: ClassVar[str] = "airl"
     reference: ClassVar[str] = "Fu, Luo & Levine 2018"
@@ -81,7 +83,7 @@ class AIRL(RewardLearner):
             actions = windows.actions_at(index)
             return {
                 "judge": offline_judge_loss(logits, actions, log_probs.exp()),
-                "policy": offline_policy_loss(logits, log_probs, self.entropy_weight),
+                "policy": offline_policy_loss(logits, log_probs, self.offline_entropy_weight),
             }
 
         return {"g": g}, losses

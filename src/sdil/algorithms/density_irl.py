@@ -98,6 +98,9 @@ class DensityIRL(RewardLearner):
     """Width of the kernels, where 1 is about the spread of the demonstrated states."""
     state_weight: float = 0.5
     """How much the density of states counts; the rest is that of states with actions."""
+    offline_entropy_weight: float = 0.5
+    """Offline: weight of the policy's entropy; as large as the actions' part, so that the best
+    policy is the density's own, `p(a | s)`."""
     n_centres: int = 2_000
     """Demonstrated steps that carry a kernel, at the most; more are drawn from."""
 
@@ -115,7 +118,11 @@ class DensityIRL(RewardLearner):
 
         def losses(index: Tensor) -> dict[str, Tensor]:
             log_probs = lesson.network(windows.at(index)).log_softmax(1)
-            return {"policy": offline_policy_loss(rewards[index], log_probs, self.entropy_weight)}
+            return {
+                "policy": offline_policy_loss(
+                    rewards[index], log_probs, self.offline_entropy_weight
+                )
+            }
 
         return {}, losses
 

@@ -56,7 +56,7 @@ class GAIL(RewardLearner):
             return {
                 "judge": offline_judge_loss(each_action, actions, log_probs.exp()),
                 "policy": offline_policy_loss(
-                    F.softplus(each_action), log_probs, self.entropy_weight
+                    F.softplus(each_action), log_probs, self.offline_entropy_weight
                 ),
             }
 

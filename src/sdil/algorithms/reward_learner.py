@@ -99,8 +99,6 @@ class RewardLearner(ABC):
     """L2 penalty on the weights."""
     batch_size: int = 256
     """Demonstrated steps per update."""
-    entropy_weight: float = 0.01
-    """Weight of the policy's entropy."""
     env_steps: int = 500_000
     """With an environment: steps of practice, rounded up to whole rounds."""
     n_envs: int = 128
@@ -113,10 +111,14 @@ class RewardLearner(ABC):
     """With an environment: how far advantages trust what happened over the critic."""
     clip: float = 0.2
     """With an environment: how far PPO may move a probability per round, as a ratio."""
+    entropy_weight: float = 0.01
+    """With an environment: weight of the policy's entropy, against advantages of spread 1."""
     passes: int = 4
     """With an environment: PPO's passes over each round."""
     parts: int = 8
     """With an environment: PPO's batches per pass."""
+    offline_entropy_weight: float = 0.1
+    """Offline: weight of the policy's entropy, against rewards as they are."""
     min_updates: int = 400
     """Offline: updates before early stopping may end training."""
     patience: int = 200

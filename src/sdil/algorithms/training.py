@@ -158,6 +158,7 @@ _NOT_NEGATIVE = {
     "epsilon",
     "zeta_step",
     "entropy_weight",
+    "offline_entropy_weight",
     "cooperation",
 }
 _POSITIVE = {"learning_rate", "temperature", "delta", "clip", "bandwidth"}
