@@ -11,6 +11,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 import sdil
 from sdil import BC, InputError, load_policy
+from sdil.policy import History
 
 
 @pytest.fixture(scope="module", params=[0, 5])
@@ -41,9 +42,8 @@ def test_episode_start_forgets_the_past(policy, demos):
 
 def test_stochastic_actions_follow_the_probabilities(policy, demos):
     observation = np.repeat(demos.clean[0].observations[:1], 20_000, 0)
-    probs = policy.action_probs(policy._start(1).window(torch.from_numpy(observation[:1].copy())))[
-        0
-    ]
+    start = History.none(policy.spaces, 1, policy.look_back)
+    probs = policy.action_probs(start.window(torch.from_numpy(observation[:1].copy())))[0]
     torch.manual_seed(0)
     actions, _ = policy.predict(observation, deterministic=False)
     share = np.bincount(actions, minlength=7) / 20_000

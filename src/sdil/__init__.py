@@ -13,10 +13,14 @@ from sdil.tasks import get_task as get_task  # registers our environments with G
 
 if TYPE_CHECKING:
     from sdil.algorithms import load_policy as load_policy
+    from sdil.algorithms.acil import ACIL as ACIL
+    from sdil.algorithms.airl import AIRL as AIRL
     from sdil.algorithms.bc import BC as BC
     from sdil.algorithms.cail import CAIL as CAIL
     from sdil.algorithms.demodice import DemoDICE as DemoDICE
+    from sdil.algorithms.density_irl import DensityIRL as DensityIRL
     from sdil.algorithms.dwbc import DWBC as DWBC
+    from sdil.algorithms.gail import GAIL as GAIL
     from sdil.algorithms.ileed import ILEED as ILEED
     from sdil.algorithms.isw_bc import ISWBC as ISWBC
     from sdil.algorithms.mce_irl import MCEIRL as MCEIRL
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 __version__ = version("sdil")
 
 _HOMES = {
+    "ACIL": "sdil.algorithms.acil",
+    "AIRL": "sdil.algorithms.airl",
     "BC": "sdil.algorithms.bc",
     "CAIL": "sdil.algorithms.cail",
     "DWBC": "sdil.algorithms.dwbc",
@@ -45,6 +51,8 @@ _HOMES = {
     "Oracle": "sdil.algorithms.oracle",
     "WeightedBC": "sdil.algorithms.weighted_bc",
     "MCEIRL": "sdil.algorithms.mce_irl",
+    "DensityIRL": "sdil.algorithms.density_irl",
+    "GAIL": "sdil.algorithms.gail",
     "SDIL": "sdil.algorithms.sdil",
     "Demonstrations": "sdil.demonstrations",
     "InputError": "sdil.errors",

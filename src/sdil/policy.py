@@ -36,6 +36,15 @@ class History:
     ages: Tensor
     """How many steps each episode has behind it. (n,)"""
 
+    @staticmethod
+    def none(spaces: Spaces, n: int, look_back: int) -> History:
+        """What n episodes that begin now have behind them."""
+        observation, action = spaces.observation, spaces.action
+        states = np.zeros((n, look_back, *element_shape(observation)), observation.dtype)
+        actions = np.zeros((n, look_back, *element_shape(action)), action.dtype)
+        ages = torch.zeros(n, dtype=torch.int64)
+        return History(torch.from_numpy(states), torch.from_numpy(actions), ages)
+
     def window(self, observations: Tensor) -> Window:
         """What a policy sees now; cut by the same code as the windows it was trained on."""
         n, look_back = self.actions.shape[:2]
@@ -127,7 +136,7 @@ class Policy(ABC):
                 f"not {np.shape(observation)}"
             )
         seen = torch.from_numpy(np.ascontiguousarray(batch))
-        history = self._start(len(batch)) if state is None else state
+        history = History.none(self.spaces, len(batch), self.look_back) if state is None else state
         if not isinstance(history, History) or len(history.ages) != len(batch):
             raise InputError(
                 "`state` must be what predict returned for the same number of episodes"
@@ -158,13 +167,6 @@ class Policy(ABC):
                 "configuration": self.configuration(),
             },
         )
-
-    def _start(self, n: int) -> History:
-        observation, action = self.spaces.observation, self.spaces.action
-        states = np.zeros((n, self.look_back, *element_shape(observation)), observation.dtype)
-        actions = np.zeros((n, self.look_back, *element_shape(action)), action.dtype)
-        ages = torch.zeros(n, dtype=torch.int64)
-        return History(torch.from_numpy(states), torch.from_numpy(actions), ages)
 
 
 def read_policy(folder: str | Path, kinds: dict[str, type[Policy]]) -> Policy:

@@ -35,6 +35,10 @@ SHORT = {
         "min_updates": 60,
         "patience": 40,
     },
+    "density-irl": FEW,
+    "airl": FEW,
+    "gail": FEW,
+    "acil": FEW,
     "sdil": {
         "discovery_epochs": 3,
         "discovery_min_updates": 1,

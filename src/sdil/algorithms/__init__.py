@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sdil.algorithms.acil import ACIL
+from sdil.algorithms.airl import AIRL
 from sdil.algorithms.bc import BC
 from sdil.algorithms.cail import CAIL
 from sdil.algorithms.demodice import DemoDICE
+from sdil.algorithms.density_irl import DensityIRL
 from sdil.algorithms.dwbc import DWBC
+from sdil.algorithms.gail import GAIL
 from sdil.algorithms.ileed import ILEED
 from sdil.algorithms.isw_bc import ISWBC
 from sdil.algorithms.learner import Learner
@@ -22,7 +26,22 @@ from sdil.policy import Policy, read_policy
 
 LEARNERS: dict[str, type[Learner]] = {
     learner.name: learner
-    for learner in (SDIL, BC, MCEIRL, DWBC, ISWBC, DemoDICE, ILEED, CAIL, WeightedBC, Oracle)
+    for learner in (
+        SDIL,
+        BC,
+        DensityIRL,
+        MCEIRL,
+        AIRL,
+        GAIL,
+        ACIL,
+        DWBC,
+        ISWBC,
+        DemoDICE,
+        ILEED,
+        CAIL,
+        WeightedBC,
+        Oracle,
+    )
 }
 
 _KINDS: dict[str, type[Policy]] = {

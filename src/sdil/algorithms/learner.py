@@ -127,6 +127,13 @@ _COUNTS = {
     "discovery_epochs",
     "discriminator_updates",
     "expertise_size",
+    "env_steps",
+    "n_envs",
+    "round_steps",
+    "passes",
+    "parts",
+    "judge_updates",
+    "n_centres",
 }
 _NOT_NEGATIVE = {
     "look_back",
@@ -143,6 +150,9 @@ _NOT_NEGATIVE = {
     "alpha",
     "threshold",
     "power",
+    "entropy_weight",
+    "offline_entropy_weight",
+    "cooperation",
 }
 _POSITIVE = {
     "learning_rate",
@@ -151,6 +161,8 @@ _POSITIVE = {
     "delta",
     "largest",
     "inner_rate",
+    "clip",
+    "bandwidth",
 }
 _SHARES = {
     "clean_share",
@@ -160,11 +172,13 @@ _SHARES = {
     "eta",
     "least",
     "most",
-    "gamma",
+    "gae_lambda",
+    "state_weight",
 }
 _LIMITS: tuple[tuple[set[str], Callable[[float], bool], str], ...] = (
     (_COUNTS, lambda value: value >= 1, "at least 1"),
     (_NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "0 or more"),
     (_POSITIVE, lambda value: 0 < value < math.inf, "above 0"),
     (_SHARES, lambda value: 0 <= value <= 1, "between 0 and 1"),
+    ({"gamma"}, lambda value: 0 <= value < 1, "0 or more and under 1"),
 )

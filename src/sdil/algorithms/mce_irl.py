@@ -51,6 +51,7 @@ from sdil.algorithms.training import (
 from sdil.demonstrations import Demonstrations
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
+from sdil.simulators import environment_maker, table_of
 from sdil.table import Table
 
 REWARD, DISTIL = range(2)
@@ -104,8 +105,13 @@ class MCEIRL:
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
     ) -> PlainPolicy:
-        """Match clean and noisy visits alike; validation is clean. `env`: a Table, to be exact."""
+        """Match clean and noisy visits alike; validation is clean.
+
+        `env` is a Table, or an environment that offers one; then the plan is exact.
+        """
         check(demos, self, seed)
+        if env is not None and not isinstance(env, Table):
+            env = table_of(environment_maker(env)())
         train, held_out = hold_out(demos, valid, seed=seed)
         assert isinstance(demos.spaces.action, gym.spaces.Discrete)
         n_actions = int(demos.spaces.action.n)

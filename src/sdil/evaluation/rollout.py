@@ -14,10 +14,10 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
+from sdil.simulators import EnvironmentLike, different_space, environment_maker
 from sdil.spaces import Array, Spaces
 from sdil.table import Table
 
-EnvironmentLike = str | Callable[[], "gym.Env[Any, Any]"] | Table
 Progress = Callable[[int, int], None]
 
 
@@ -111,7 +111,7 @@ def rollout(
     seeds = episode_seeds(seed, episodes)
     if isinstance(environment, Table):
         return _through_table(policy, environment, seeds, on_progress)
-    make = _factory(environment)
+    make = environment_maker(environment)
     env = make()
     offer = getattr(env.unwrapped, "table", None)
     table = offer() if callable(offer) and isinstance(environment, str) else None
@@ -136,33 +136,12 @@ def check_spaces(policy: object, offered: Spaces) -> None:
     wanted = getattr(policy, "spaces", None)
     if not isinstance(wanted, Spaces):
         return  # not one of ours: it must know for itself
-    for name in ("observation", "action"):
-        ours, theirs = getattr(wanted, name), getattr(offered, name)
-        same = ours.shape == theirs.shape and getattr(ours, "n", None) == getattr(theirs, "n", None)
-        if not same:
-            raise InputError(
-                f"the policy was trained with {name} space {ours}, but the environment has {theirs}"
-            )
-
-
-def _factory(environment: str | Callable[[], gym.Env[Any, Any]]) -> Callable[[], gym.Env[Any, Any]]:
-    if not isinstance(environment, str):
-        return environment
-    ids = [i for i in (environment, f"sdil/{environment}-v0") if i in gym.registry]
-    if not ids and ":" not in environment:
-        ours = sorted(i for i in gym.registry if i.startswith("sdil/"))
+    name = different_space(wanted, offered)
+    if name is not None:
         raise InputError(
-            f"there is no task or Gymnasium environment {environment!r}; ours are {', '.join(ours)}"
+            f"the policy was trained with {name} space {getattr(wanted, name)}, "
+            f"but the environment has {getattr(offered, name)}"
         )
-    name = ids[0] if ids else environment
-
-    def make() -> gym.Env[Any, Any]:
-        try:
-            return gym.make(name, disable_env_checker=True)
-        except (gym.error.Error, ImportError) as error:
-            raise InputError(f"cannot make the environment {name!r}: {error}") from None
-
-    return make
 
 
 def _through_environments(

@@ -1,0 +1,132 @@
+"""What GAIL, AIRL and ACIL share: judges that tell demonstrated steps from the policy's own.
+
+With a simulator, an `Adversary` trains its judge on what the policy has just done, and pays the
+policy for steps that look demonstrated. The absorbing state that follows an episode's end (see
+`ppo`) is a single point, so its judge needs no learning: the best logit is the log of the ratio of
+the shares that it has in the two sets. An episode that ended lies there for `1 / (1 - gamma)`
+moments, the sum of the discounts.
+
+Without a simulator ("offline") the judge sees logged states only: the demonstrated action against
+the policy's, in expectation over all its actions, so that nothing is drawn; and the policy follows
+the gradient of its expected reward in the same states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sdil.algorithms.learner import State
+from sdil.algorithms.ppo import Rollout, Steps
+from sdil.algorithms.training import Optimisation, Sums
+from sdil.networks.encoders import mlp
+
+_RAREST = 1e-3  # no share is taken for smaller than this, nor for larger than 1 minus this
+
+
+class Judge(Protocol):
+    """Maps steps to logits (B,): how much rather demonstrated than the policy's."""
+
+    def __call__(self, steps: Steps) -> Tensor: ...
+
+
+class StateActionJudge(nn.Module):
+    """`log D - log(1 - D)` of a state and each action. It sees `s_t`, never the history."""
+
+    def __init__(self, observation_size: int, n_actions: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.body = mlp(observation_size, hidden, layers, n_actions)
+
+    def forward(self, steps: Steps) -> Tensor:
+        return taken(self.each_action(steps.states), steps.actions)
+
+    def each_action(self, states: Tensor) -> Tensor:
+        """The logits of all actions. (B, A)"""
+        logits: Tensor = self.body(states)
+        return logits
+
+
+def taken(each_action: Tensor, actions: Tensor) -> Tensor:
+    """The entries (B,) of (B, A) that belong to these actions."""
+    return each_action.gather(1, actions.long()[:, None])[:, 0]
+
+
+def absorbed_share(steps: Steps, gamma: float) -> float:
+    """The share of the absorbing state, were each episode that ended to go on in it."""
+    absorbed = float(steps.ended.sum()) / (1.0 - gamma)
+    share = absorbed / (absorbed + len(steps))
+    return min(max(share, _RAREST), 1.0 - _RAREST)
+
+
+def judge_loss(
+    demonstrated: Tensor, practised: Tensor, absorbed_there: float, absorbed_here: float
+) -> Tensor:
+    """Logistic loss of two batches of logits, each worth what its set leaves to real steps."""
+    there = (1.0 - absorbed_there) * F.softplus(-demonstrated).mean()
+    return there + (1.0 - absorbed_here) * F.softplus(practised).mean()
+
+
+class Adversary:
+    """A judge in training, and the reward that it pays."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        demonstrated: Steps,
+        pays: Callable[[Tensor], Tensor],
+        optimisation: Optimisation,
+        *,
+        gamma: float,
+        batch_size: int,
+        updates: int,
+    ) -> None:
+        """`pays` maps a logit to a reward; `optimisation` holds the judge."""
+        self.judge, self.demonstrated, self.pays = judge, demonstrated, pays
+        self.optimisation, self.gamma = optimisation, gamma
+        self.batch_size, self.updates = batch_size, updates
+        self.absorbed = absorbed_share(demonstrated, gamma)
+
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        """Some updates against what the policy has just done."""
+        absorbed = absorbed_share(rollout.steps, self.gamma)
+        sums = Sums()
+        for _ in range(self.updates):
+            demonstrated = self.judge(self.draw(self.demonstrated))
+            practised = self.judge(self.draw(rollout.steps))
+            loss = judge_loss(demonstrated, practised, self.absorbed, absorbed)
+            self.optimisation.descend(loss)
+            sums.add({"judge": loss, "demonstrated_logit": demonstrated.mean()})
+        return sums.means()
+
+    def rewards(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Of every step, and of a moment in the absorbing state."""
+        ratio = self.absorbed / absorbed_share(rollout.steps, self.gamma)
+        with torch.no_grad():
+            return self.pays(self.judge(rollout.steps)), self.pays(torch.tensor(ratio).log())
+
+    def state(self) -> State:
+        return self.optimisation.state()
+
+    def restore(self, state: State) -> None:
+        self.optimisation.restore(state)
+
+    def draw(self, steps: Steps) -> Steps:
+        """A batch of these steps."""
+        size = (self.batch_size,)
+        return steps.at(torch.randint(len(steps), size, generator=self.optimisation.generator))
+
+
+def offline_judge_loss(each_action: Tensor, actions: Tensor, probs: Tensor) -> Tensor:
+    """The demonstrated action against the policy's, of which none is drawn. (B, A), (B,), (B, A)"""
+    demonstrated = F.softplus(-taken(each_action, actions)).mean()
+    return demonstrated + (probs.detach() * F.softplus(each_action)).sum(1).mean()
+
+
+def offline_policy_loss(rewards: Tensor, log_probs: Tensor, entropy_weight: float) -> Tensor:
+    """Minus the expected reward over all actions, and minus the weighted entropy. Both (B, A)"""
+    probs = log_probs.exp()
+    return (probs * (entropy_weight * log_probs - rewards.detach())).sum(1).mean()

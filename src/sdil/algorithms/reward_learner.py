@@ -1,0 +1,233 @@
+"""What GAIL, AIRL, ACIL and DensityIRL share: a reward from demonstrations, a policy from it.
+
+Given an environment, the policy practises in it by PPO (see `ppo`) for `env_steps` steps, and what
+comes out is the policy as it is then: nothing is selected, so nothing is held out either. Without
+one, it is trained on the logged states with its own actions, stops by clean validation, and says
+that it is "(offline)".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sdil.algorithms.learner import OnEpoch, State, check, hold_out
+from sdil.algorithms.ppo import PPO, Reward, Settings, Steps, practise
+from sdil.algorithms.training import Budget, Convergence, Optimisation, mean_nll, seeded
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.networks.encoders import mlp
+from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
+from sdil.policy import History
+from sdil.simulators import Simulator, simulator
+from sdil.trajectories import Trajectories
+from sdil.windows import Windows
+
+Losses = Callable[[Tensor], Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a reward is made from."""
+
+    train: Demonstrations
+    """What may be learned from."""
+    windows: Windows
+    """The part of it that is imitated."""
+    network: PlainNetwork
+    """The policy's network, standardised to the training set."""
+    generator: torch.Generator
+    """Random numbers for training."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers in an observation, and actions."""
+        return self.network.features.observation_size, self.network.features.n_actions
+
+    def states(self, windows: Windows, index: Tensor) -> Tensor:
+        """The standardised `s_t` of these steps. (B, observation)"""
+        return self.network.features.standardise(windows.observations[windows.rows[index]])
+
+    def steps(self, trajectories: Trajectories) -> Steps:
+        """All steps of which it is known what follows: a next state, or the end."""
+        windows = Windows(trajectories, self.windows.look_back)
+        last = trajectories.times() == np.repeat(trajectories.lengths, trajectories.lengths) - 1
+        ended = last & np.repeat(trajectories.terminated, trajectories.lengths)
+        known = torch.from_numpy(ended) | windows.has_next
+        index = torch.where(known)[0]
+        if not len(index):
+            raise InputError("no demonstration tells what follows any of its steps")
+        following, _ = windows.next_states_at(index)
+        features = self.network.features(windows.at(index))
+        return Steps(
+            features=features,
+            states=features[:, : self.sizes[0]],
+            actions=windows.actions_at(index),
+            next_states=self.network.features.standardise(following),
+            ended=torch.from_numpy(ended)[index],
+        )
+
+
+@dataclass(frozen=True)
+class RewardLearner(ABC):
+    """A reward from demonstrations, and a policy that earns it."""
+
+    look_back: int = 0
+    """Past (state, action) pairs the policy sees beside the current state."""
+    hidden: int = 64
+    """Width of the hidden layers of every network."""
+    layers: int = 2
+    """Number of hidden layers of every network."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Demonstrated steps per update."""
+    env_steps: int = 500_000
+    """With an environment: steps of practice, rounded up to whole rounds."""
+    n_envs: int = 128
+    """With an environment: episodes abreast."""
+    round_steps: int = 64
+    """With an environment: steps of each episode per round."""
+    gamma: float = 0.98
+    """With an environment: the discount."""
+    gae_lambda: float = 0.95
+    """With an environment: how far advantages trust what happened over the critic."""
+    clip: float = 0.2
+    """With an environment: how far PPO may move a probability per round, as a ratio."""
+    entropy_weight: float = 0.01
+    """With an environment: weight of the policy's entropy, against advantages of spread 1."""
+    passes: int = 4
+    """With an environment: PPO's passes over each round."""
+    parts: int = 8
+    """With an environment: PPO's batches per pass."""
+    offline_entropy_weight: float = 0.1
+    """Offline: weight of the policy's entropy, against rewards as they are."""
+    min_updates: int = 400
+    """Offline: updates before early stopping may end training."""
+    patience: int = 200
+    """Offline: updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Offline: updates at the most."""
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+    noisy_set: ClassVar[str] = "imitated as if clean"
+    environment: ClassVar[str] = "if given"
+    judges_steps: ClassVar[bool] = False
+
+    @abstractmethod
+    def reward(self, lesson: Lesson) -> Reward:
+        """The reward that is practised for."""
+
+    @abstractmethod
+    def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
+        """What is trained beside the policy, and the loss terms of steps of `lesson.windows`."""
+
+    def imitated(self, train: Demonstrations) -> Trajectories:
+        """What the policy is to look like."""
+        return train.all
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> PlainPolicy:
+        """Learn a reward and a policy; `env` is a Table, a task, a Gymnasium id or a function."""
+        check(demos, self, seed)
+        architecture = Architecture(self.look_back, self.hidden, self.layers)
+        train, held_out = demos, None
+        if env is None or valid is not None:
+            train, held_out = hold_out(demos, valid, seed=seed)
+        with seeded(seed) as generator:
+            network = PlainNetwork(demos.spaces, architecture)
+            network.features.standardise.fit(Windows(train.all, 0))
+            windows = Windows(self.imitated(train), self.look_back)
+            lesson = Lesson(train, windows, network, generator)
+            valid_windows = None if held_out is None else Windows(held_out, self.look_back)
+            if env is None:
+                assert valid_windows is not None
+                self._train_offline(lesson, valid_windows, on_epoch, resume)
+            else:
+                episodes = simulator(env, self.n_envs, seed, demos.spaces)
+                try:
+                    self._practise(lesson, episodes, valid_windows, on_epoch, resume)
+                finally:
+                    episodes.close()
+        return PlainPolicy(
+            demos.spaces,
+            architecture,
+            network,
+            learner=self.name if env is not None else f"{self.name} (offline)",
+            hyperparameters=asdict(self),
+        )
+
+    def optimisation(self, lesson: Lesson, modules: Mapping[str, nn.Module]) -> Optimisation:
+        """Adam over these modules, as this learner has it."""
+        return Optimisation(
+            modules,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            generator=lesson.generator,
+        )
+
+    def _train_offline(
+        self, lesson: Lesson, valid: Windows, on_epoch: OnEpoch | None, resume: State | None
+    ) -> None:
+        modules, losses = self.offline(lesson)
+        Convergence(
+            "offline",
+            self.optimisation(lesson, {"network": lesson.network, **modules}),
+            loss=losses,
+            valid_loss=lambda: mean_nll(lesson.network, valid),
+            n_samples=len(lesson.windows),
+            batch_size=self.batch_size,
+            budget=Budget(self.min_updates, self.patience, self.max_updates),
+        ).run(on_epoch, resume)
+
+    def _practise(
+        self,
+        lesson: Lesson,
+        episodes: Simulator,
+        valid: Windows | None,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> None:
+        network = lesson.network
+        critic = mlp(network.features.size, self.hidden, self.layers, 1)
+        ppo = PPO(
+            network,
+            critic,
+            self.optimisation(lesson, {"network": network, "critic": critic}),
+            episodes,
+            History.none(episodes.spaces, self.n_envs, self.look_back),
+            Settings(
+                n_steps=self.round_steps,
+                gamma=self.gamma,
+                gae_lambda=self.gae_lambda,
+                clip=self.clip,
+                entropy_weight=self.entropy_weight,
+                passes=self.passes,
+                parts=self.parts,
+            ),
+        )
+        practise(
+            ppo,
+            self.reward(lesson),
+            rounds=-(-self.env_steps // (self.n_envs * self.round_steps)),
+            valid_loss=None if valid is None else lambda: mean_nll(network, valid),
+            on_epoch=on_epoch,
+            resume=resume,
+        )

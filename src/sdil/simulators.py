@@ -1,0 +1,234 @@
+"""Many episodes abreast, for learners that practise: each begins anew by itself when it is over.
+
+The environment's own reward is not told: a learner that imitates must not see it. Everything random
+comes from one NumPy generator. A `TableSimulator` can be saved and goes on bit for bit; Gymnasium
+environments cannot be saved, so a restored `GymSimulator` begins all its episodes anew, with
+seeds that follow from the saved generator.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.spaces import Array, Spaces
+from sdil.table import Table
+
+EnvironmentLike = str | Callable[[], "gym.Env[Any, Any]"] | Table
+
+_N_STARTS = 4096  # of a table's episodes: drawn once and then reused, a call each is slow
+_SEEN_AT_ONCE = 20_000  # states; the observations of a table up to this size are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """What one step of n episodes led to."""
+
+    after: Array
+    """What is seen after the step, in the same episode. (n, *observation)"""
+    terminated: Array
+    """Whether the task itself ended the episode. (n,) booleans"""
+    cut_off: Array
+    """Whether the clock ended it, and nothing else. (n,) booleans"""
+    observation: Array
+    """What the next action answers: `after`, or the start of a new episode. (n, *observation)"""
+
+
+class Simulator(ABC):
+    """n episodes abreast in one environment."""
+
+    spaces: Spaces
+    n: int
+    observation: Array
+    """What is seen now. (n, *observation)"""
+
+    @abstractmethod
+    def step(self, actions: Array) -> Moved:
+        """Take one action (n,) in each episode."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Array]:
+        """What `restore` needs."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Array]) -> Array:
+        """Go on from a saved state; returns which episodes begin anew instead. (n,) booleans"""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the environments hold."""
+
+
+class TableSimulator(Simulator):
+    """Episodes in a table, by index arithmetic alone."""
+
+    def __init__(self, table: Table, n: int, seed: int) -> None:
+        self.table, self.spaces, self.n = table, table.spaces, n
+        seeds, own = np.random.SeedSequence(seed).spawn(2)
+        drawn = seeds.generate_state(_N_STARTS)
+        self.starts = np.array([table.start_state(int(s)) for s in drawn], np.int64)
+        self.rng = np.random.default_rng(own)
+        self.at = self.rng.choice(self.starts, n)  # the state that each episode is in
+        self.clock = np.zeros(n, np.int64)  # the steps that each has taken
+        self._seen: Array | None = None
+        if len(table) <= _SEEN_AT_ONCE:
+            self._seen = table.observe(np.arange(len(table)))
+        self.observation = self._look(self.at)
+
+    def step(self, actions: Array) -> Moved:
+        table, at = self.table, self.at
+        self.clock += 1
+        terminated = table.end[at, actions]
+        cut_off = ~terminated & (self.clock >= table.horizon)
+        self.at = table.next_state[at, actions].astype(np.int64)
+        after = self.observation = self._look(self.at)
+        over = np.flatnonzero(terminated | cut_off)
+        if len(over):
+            self.at[over] = self.rng.choice(self.starts, len(over))
+            self.clock[over] = 0
+            self.observation = after.copy()
+            self.observation[over] = self._look(self.at[over])
+        return Moved(after, terminated, cut_off, self.observation)
+
+    def state(self) -> dict[str, Array]:
+        return {"at": self.at.copy(), "clock": self.clock.copy(), "rng": _written(self.rng)}
+
+    def restore(self, state: dict[str, Array]) -> Array:
+        self.at, self.clock = state["at"].copy(), state["clock"].copy()
+        self.rng = _read(state["rng"])
+        self.observation = self._look(self.at)
+        return np.zeros(self.n, bool)
+
+    def close(self) -> None:
+        pass
+
+    def _look(self, states: Array) -> Array:
+        return self.table.observe(states) if self._seen is None else self._seen[states]
+
+
+class GymSimulator(Simulator):
+    """Episodes in Gymnasium environments, one after another in this process."""
+
+    def __init__(self, envs: list[gym.Env[Any, Any]], seed: int) -> None:
+        self.envs, self.n = envs, len(envs)
+        self.spaces = Spaces(envs[0].observation_space, envs[0].action_space)
+        self.rng = np.random.default_rng(seed)
+        self.observation = self._reset_all()
+
+    def step(self, actions: Array) -> Moved:
+        after, now = [], []
+        terminated, cut_off = np.zeros(self.n, bool), np.zeros(self.n, bool)
+        for i, env in enumerate(self.envs):
+            seen, _, terminated[i], truncated, _ = env.step(actions[i])
+            cut_off[i] = truncated and not terminated[i]
+            after.append(np.array(seen))  # a reset may reuse its memory
+            now.append(self._reset(env) if terminated[i] or truncated else seen)
+        self.observation = self._stack(now)
+        return Moved(self._stack(after), terminated, cut_off, self.observation)
+
+    def state(self) -> dict[str, Array]:
+        return {"rng": _written(self.rng)}
+
+    def restore(self, state: dict[str, Array]) -> Array:
+        self.rng = _read(state["rng"])
+        self.observation = self._reset_all()
+        return np.ones(self.n, bool)
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def _reset_all(self) -> Array:
+        return self._stack([self._reset(env) for env in self.envs])
+
+    def _reset(self, env: gym.Env[Any, Any]) -> Array:
+        seen, _ = env.reset(seed=int(self.rng.integers(2**31)))
+        return np.asarray(seen)
+
+    def _stack(self, seen: list[Array]) -> Array:
+        return np.stack(seen).astype(self.spaces.observation.dtype)
+
+
+def simulator(environment: EnvironmentLike, n: int, seed: int, spaces: Spaces) -> Simulator:
+    """n episodes of `environment`: a Table, a task's name, a Gymnasium id or a function.
+
+    A task that has a table is run through it. `spaces` are the demonstrations': the environment's
+    must be the same.
+    """
+    if isinstance(environment, Table):
+        _require(spaces, environment.spaces)
+        return TableSimulator(environment, n, seed)
+    make = environment_maker(environment)
+    env = make()
+    _require(spaces, Spaces(env.observation_space, env.action_space))
+    table = table_of(env) if isinstance(environment, str) else None
+    if table is not None:
+        env.close()
+        return TableSimulator(table, n, seed)
+    return GymSimulator([env] + [make() for _ in range(n - 1)], seed)
+
+
+def table_of(env: gym.Env[Any, Any]) -> Table | None:
+    """The table that an environment of ours offers, where it is small enough to have one."""
+    offer = getattr(env.unwrapped, "table", None)
+    table = offer() if callable(offer) else None
+    return table if isinstance(table, Table) else None
+
+
+def environment_maker(
+    environment: str | Callable[[], gym.Env[Any, Any]],
+) -> Callable[[], gym.Env[Any, Any]]:
+    """What makes this environment: a task's name, a Gymnasium id, or already a function."""
+    if not isinstance(environment, str):
+        return environment
+    ids = [i for i in (environment, f"sdil/{environment}-v0") if i in gym.registry]
+    if not ids and ":" not in environment:
+        ours = sorted(i for i in gym.registry if i.startswith("sdil/"))
+        raise InputError(
+            f"there is no task or Gymnasium environment {environment!r}; ours are {', '.join(ours)}"
+        )
+    name = ids[0] if ids else environment
+
+    def make() -> gym.Env[Any, Any]:
+        try:
+            return gym.make(name, disable_env_checker=True)
+        except (gym.error.Error, ImportError) as error:
+            raise InputError(f"cannot make the environment {name!r}: {error}") from None
+
+    return make
+
+
+def different_space(ours: Spaces, theirs: Spaces) -> str | None:
+    """Which of the two spaces differs in shape or number of actions, if one does."""
+    for name in ("observation", "action"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        if a.shape != b.shape or getattr(a, "n", None) != getattr(b, "n", None):
+            return name
+    return None
+
+
+def _require(demonstrated: Spaces, offered: Spaces) -> None:
+    name = different_space(demonstrated, offered)
+    if name is not None:
+        raise InputError(
+            f"the demonstrations have {name} space {getattr(demonstrated, name)}, "
+            f"but the environment has {getattr(offered, name)}"
+        )
+
+
+def _written(rng: np.random.Generator) -> Array:
+    """The generator's state as bytes: its integers have 128 bits."""
+    return np.frombuffer(json.dumps(rng.bit_generator.state).encode(), np.uint8).copy()
+
+
+def _read(written: Array) -> np.random.Generator:
+    rng = np.random.default_rng()
+    rng.bit_generator.state = json.loads(written.tobytes())
+    return rng
