@@ -14,7 +14,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
-from sdil.simulators import EnvironmentLike, different_space, environment_maker
+from sdil.simulators import EnvironmentLike, different_space, environment_maker, table_of
 from sdil.spaces import Array, Spaces
 from sdil.table import Table
 
@@ -113,10 +113,9 @@ def rollout(
         return _through_table(policy, environment, seeds, on_progress)
     make = environment_maker(environment)
     env = make()
-    offer = getattr(env.unwrapped, "table", None)
-    table = offer() if callable(offer) and isinstance(environment, str) else None
+    table = table_of(env) if isinstance(environment, str) else None
     check_spaces(policy, Spaces(env.observation_space, env.action_space))
-    if isinstance(table, Table):
+    if table is not None:
         return _through_table(policy, table, seeds, on_progress)
     envs = [env] + [make() for _ in range(min(n_envs, episodes) - 1)]
     try:
