@@ -348,3 +348,49 @@ def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, mo
     assert (out / "runs" / "bc-all" / "policy.json").exists()
     assert run(*options) == 2
     assert run(*options, "--overwrite") == 0
+
+
+def test_algorithms_lists_every_learner(capsys, monkeypatch):
+    from sdil.algorithms import LEARNERS
+
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run("algorithms") == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in LEARNERS)
+    assert max(map(len, text.splitlines())) <= 80
+    assert run("algorithms", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [r["name"] for r in rows] == list(LEARNERS)
+    assert all(r["reference"] and r["noisy_set"] for r in rows)
+
+
+def test_learners_that_practise_take_an_environment(folder, tmp_path):
+    """By default where the data came from; `--env none` learns from the records alone."""
+    short = ["--env-steps", 256, "--n-envs", 8, "--round-steps", 16, "--max-updates", 20]
+    out = tmp_path / "practised"
+    assert run("train", "gail", "--data", folder, "--out", out, *short) == 0
+    assert sdil.load_policy(out).learner == "gail"
+    out = tmp_path / "offline"
+    assert run("train", "gail", "--data", folder, "--out", out, *short, "--env", "none") == 0
+    assert sdil.load_policy(out).learner == "gail (offline)"
+
+
+def test_the_oracle_is_told_the_truth(folder, tmp_path, capsys):
+    out = tmp_path / "oracle"
+    assert run("train", "oracle", "--data", folder, "--out", out, "--max-updates", 20) == 0
+    assert sdil.load_policy(out).learner == "oracle"
+    demos = sdil.load_demonstrations(folder)
+    sdil.save_demonstrations(demos, tmp_path / "untold")
+    capsys.readouterr()
+    assert run("train", "oracle", "--data", tmp_path / "untold", "--out", tmp_path / "x") == 2
+    assert "needs to be told the truth" in capsys.readouterr().err
+
+
+def test_baselines_judge_steps_too(folder, tmp_path, capsys):
+    import duckdb
+
+    out, table = tmp_path / "dwbc", tmp_path / "scores.parquet"
+    assert run("train", "dwbc", "--data", folder, "--out", out, "--max-updates", 20) == 0
+    assert run("score", out, "--data", folder, "--out", table) == 0
+    columns = [c[0] for c in duckdb.sql(f"DESCRIBE SELECT * FROM '{table}'").fetchall()]
+    assert columns == ["set", "episode", "step", "optimality", "segment", "segment_optimality"]
