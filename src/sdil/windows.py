@@ -98,6 +98,9 @@ class Windows:
         )
         final = torch.from_numpy(np.repeat(trajectories.has_final, trajectories.lengths))
         self.has_next = ~last | final
+        terminated = torch.from_numpy(np.repeat(trajectories.terminated, trajectories.lengths))
+        self.ended = last & terminated
+        """Whether the task itself ended the episode with this step. (N,)"""
 
     def __len__(self) -> int:
         return len(self.rows)

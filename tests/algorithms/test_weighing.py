@@ -15,6 +15,7 @@ from sdil.algorithms import demodice, dwbc, isw_bc
 from sdil.algorithms.weighing import discriminator_loss
 from sdil.evaluation.scores import compare_with_truth
 from sdil.networks.judges import mixture_likelihood
+from sdil.windows import Windows
 
 QUICK = {"max_updates": 300, "min_updates": 200, "patience": 100}
 
@@ -58,9 +59,26 @@ def test_the_discriminator_finds_the_ratio_of_densities():
 
 
 def test_demodice_value_by_hand():
+    """A fifth of all moments lie after an end, with weight 2; the steps weigh 1 and 3."""
     first, log_weight = torch.tensor([2.0, 4.0]), torch.tensor([0.0, math.log(3.0)])
-    expected = 0.1 * 3.0 + 1.5 * math.log((1 + 3) / 2)
-    assert float(demodice.value_loss(first, log_weight, 0.9, 0.5)) == pytest.approx(expected)
+    of_end = torch.tensor(math.log(2.0))
+    expected = 0.1 * 3.0 + 1.5 * math.log(0.8 * (1 + 3) / 2 + 0.2 * 2.0)
+    found = demodice.value_loss(first, log_weight, of_end, 0.2, 0.9, 0.5)
+    assert float(found) == pytest.approx(expected)
+    never = demodice.value_loss(first, log_weight, of_end, 0.0, 0.9, 0.5)
+    assert float(never) == pytest.approx(0.1 * 3.0 + 1.5 * math.log(2.0))
+
+
+def test_demodice_on_clean_steps_alone_weighs_them_much_alike(fourrooms):
+    """Without the absorbing state, all weight went to steps that lead back to where they began."""
+    demos = fourrooms[0].clean_only()
+    policy = DemoDICE().fit(demos, seed=0)
+    windows = Windows(demos.clean, 0)
+    with torch.no_grad():
+        judge = policy._parts["judge"]
+        weights = judge.log_weight(windows, torch.arange(len(windows))).softmax(0) * len(windows)
+    assert weights.max() < 8
+    assert (weights > 0.2).float().mean() > 0.9
 
 
 def test_ileed_mixes_with_chance():

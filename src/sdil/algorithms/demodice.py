@@ -2,13 +2,15 @@
 
 The log-ratio of clean to all steps is a reward; `nu` is a value of states that makes the visits of
 a policy stationary, and a step is imitated with weight `exp(A / (1 + alpha))`, A its advantage.
+An ended episode goes on in an absorbing state, in which `1 / (1 - gamma)` moments of it count:
+otherwise no policy that ever ends could be stationary, and all weight would go to loops.
 Departures: the discriminator is trained for a fixed, short time instead of with a gradient penalty,
-`nu` has weight decay instead of one, a step without a next state has no value after it, and policy
-and `nu` share one Adam.
+`nu` has weight decay instead of one, and policy and `nu` share one Adam.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -86,22 +88,24 @@ class DemoDICE:
         train_discriminator(stages, judge.logit, data, generator, self.discriminator_updates)
         judge.logit.requires_grad_(False)
         starts = torch.where(windows.times == 0)[0]
+        share_of_ends, reward_of_end = _ends(data, self.gamma)
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            states, actions = windows.at(index).state, windows.actions_at(index)
-            reward = judge.logit(states, actions)  # log c / (1 - c)
-            log_weight = judge.log_weight(states, reward, windows.next_states_at(index))
+            log_weight = judge.log_weight(windows, index)
+            of_end = judge.log_weight_of_end(reward_of_end)
             drawn = torch.randint(len(starts), (len(index),), generator=generator)
             first = judge.nu(windows.at(starts[drawn]).state)
             weights = log_weight.detach().softmax(0) * len(index)  # of mean 1
             return {
-                "value": value_loss(first, log_weight, self.gamma, self.alpha),
+                "value": value_loss(
+                    first, log_weight, of_end, share_of_ends, self.gamma, self.alpha
+                ),
                 "imitation": (weights * data.nll(network, index)).mean(),
             }
 
         stages.converge(
             "clone",
-            {"network": network, "nu": judge.nu},
+            {"network": network, "judge": judge},
             loss=loss,
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(windows),
@@ -117,7 +121,31 @@ class DemoDICE:
         )
 
 
-def value_loss(first: Tensor, log_weight: Tensor, gamma: float, alpha: float) -> Tensor:
-    """Eq. 13: `(1 - gamma) E[nu(s_0)] + (1 + alpha) log E[exp(A / (1 + alpha))]`."""
-    mean_exp = log_weight.logsumexp(0) - torch.tensor(float(len(log_weight))).log()
+def value_loss(
+    first: Tensor,
+    log_weight: Tensor,
+    log_weight_of_end: Tensor,
+    share_of_ends: float,
+    gamma: float,
+    alpha: float,
+) -> Tensor:
+    """Eq. 13: `(1 - gamma) E[nu(s_0)] + (1 + alpha) log E[exp(A / (1 + alpha))]`.
+
+    The expectation is over recorded steps (B,) and, with their share, over moments after an end.
+    """
+    of_steps = log_weight.logsumexp(0) - math.log(len(log_weight)) + math.log1p(-share_of_ends)
+    mean_exp = of_steps
+    if share_of_ends > 0:
+        mean_exp = torch.logaddexp(of_steps, log_weight_of_end + math.log(share_of_ends))
     return (1 - gamma) * first.mean() + (1 + alpha) * mean_exp
+
+
+def _ends(data: WeighedData, gamma: float) -> tuple[float, float]:
+    """The share of moments after an end among all, and its log-ratio of clean to all."""
+
+    def share(ended: Tensor) -> float:
+        moments = int(ended.sum()) / (1 - gamma)
+        return moments / (moments + len(ended))
+
+    of_clean, of_all = share(data.windows.ended[: data.n_clean]), share(data.windows.ended)
+    return of_all, math.log(of_clean / of_all) if of_clean > 0 else 0.0

@@ -144,23 +144,25 @@ class AdvantageJudge(Judge):
         super().__init__(hidden=hidden, layers=layers, gamma=gamma, alpha=alpha)
         self.logit = StepNetwork(spaces, hidden, layers)
         self.nu = StepNetwork(spaces, hidden, layers, sees_action=False)
+        self.nu_end = nn.Parameter(torch.zeros(()))
+        """nu of the absorbing state in which ended episodes go on."""
         self.gamma, self.alpha = gamma, alpha
 
-    def log_weight(
-        self, states: Tensor, reward: Tensor, following: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """`A / (1 + alpha)`. (B,)"""
-        next_states, exists = following
+    def log_weight(self, windows: Windows, index: Tensor) -> Tensor:
+        """`A / (1 + alpha)` of these steps. (B,)"""
+        states = windows.at(index).state
+        reward = self.logit(states, windows.actions_at(index))  # log c / (1 - c)
+        next_states, exists = windows.next_states_at(index)
         value = self.nu(next_states) * exists.to(reward.dtype)
+        value = torch.where(windows.ended[index], self.nu_end, value)
         return (reward + self.gamma * value - self.nu(states)) / (1 + self.alpha)
 
-    def optimality(self, windows: Windows, network: PlainNetwork) -> Tensor:
-        def judge(window: Window, actions: Tensor, index: Tensor) -> Tensor:
-            reward = self.logit(window.state, actions)  # log c / (1 - c)
-            following = windows.next_states_at(index)
-            return torch.tanh(self.log_weight(window.state, reward, following) / 2)
+    def log_weight_of_end(self, reward: float) -> Tensor:
+        """The same of a moment in the absorbing state, which leads to itself."""
+        return (reward + (self.gamma - 1.0) * self.nu_end) / (1 + self.alpha)
 
-        return _in_parts(windows, judge)
+    def optimality(self, windows: Windows, network: PlainNetwork) -> Tensor:
+        return _in_parts(windows, lambda _w, _a, i: torch.tanh(self.log_weight(windows, i) / 2))
 
 
 class ExpertiseJudge(Judge):
