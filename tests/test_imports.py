@@ -20,6 +20,7 @@ BASE = {
     "demonstrations",
     "windows",
     "table",
+    "markov",
     "policy",
     "scores",
 }
@@ -40,6 +41,7 @@ BASE_ORDER = {
     "demonstrations": {"errors", "spaces", "trajectories"},
     "windows": {"spaces", "trajectories"},
     "table": {"spaces"},
+    "markov": {"errors", "spaces"},
     "scores": {"spaces"},
     "policy": {"errors", "files", "spaces", "windows"},
 }
