@@ -348,3 +348,21 @@ def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, mo
     assert (out / "runs" / "bc-all" / "policy.json").exists()
     assert run(*options) == 2
     assert run(*options, "--overwrite") == 0
+
+
+def test_in_sepsis_what_sees_only_the_state_is_evaluated_exactly(tmp_path, capsys):
+    demos, trained = tmp_path / "demos", tmp_path / "run"
+    assert run("collect", "sepsis", "--clean", 10, "--noisy", 2, "--out", demos) == 0
+    assert run("train", "bc", "--data", demos, "--out", trained, "--max-updates", 5) == 0
+    capsys.readouterr()
+    assert run("evaluate", trained, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["environment"]
+    assert told["exact"] is True
+    assert told["n_episodes"] == 0
+    assert 0.6 < told["reward_mean"] < 0.876
+    assert run("evaluate", trained) == 0
+    assert "(exact)" in capsys.readouterr().out
+    assert run("evaluate", trained, "--episodes", 30, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["environment"]
+    assert told["exact"] is False
+    assert told["n_episodes"] == 30
