@@ -22,6 +22,7 @@ bench: install      ## every figure of the README, measured on this machine
 	$(BIN)/python benchmarks/bc_curve.py
 	$(BIN)/python benchmarks/discovery_speed.py
 	$(BIN)/python benchmarks/sdil_curve.py
+	$(BIN)/python benchmarks/sepsis_figures.py
 
 install: .venv/installed
 

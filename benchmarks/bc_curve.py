@@ -20,14 +20,14 @@ import torch
 import tyro
 
 from report import begin, finish, markdown
-from sdil import BC, Demonstrations, action_metrics, evaluate, get_task
+from sdil import BC, Demonstrations, action_metrics, evaluate
 from sdil.cli.evaluate import measure_on
 from sdil.evaluation.rollout import episode_seeds
 from sdil.spaces import Array
 from sdil.table import Table
 from sdil.tasks.experts import planner
+from sdil.tasks.fourrooms import TASK
 
-TASK = get_task("fourrooms")
 VALID, EPISODES, TEST = 10_000, 20_000, 30_000  # added to the seed
 COLUMNS = ("demonstrations", "policy sees", "reward ×100", "success %", "ACC %", "macro-F %")
 

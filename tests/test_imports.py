@@ -21,6 +21,7 @@ BASE = {
     "windows",
     "table",
     "simulators",
+    "markov",
     "policy",
     "scores",
 }
@@ -42,6 +43,7 @@ BASE_ORDER = {
     "windows": {"spaces", "trajectories"},
     "table": {"spaces"},
     "simulators": {"errors", "spaces", "table"},
+    "markov": {"errors", "spaces"},
     "scores": {"spaces"},
     "policy": {"errors", "files", "spaces", "windows"},
 }

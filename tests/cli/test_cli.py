@@ -394,3 +394,21 @@ def test_baselines_judge_steps_too(folder, tmp_path, capsys):
     assert run("score", out, "--data", folder, "--out", table) == 0
     columns = [c[0] for c in duckdb.sql(f"DESCRIBE SELECT * FROM '{table}'").fetchall()]
     assert columns == ["set", "episode", "step", "optimality", "segment", "segment_optimality"]
+
+
+def test_in_sepsis_what_sees_only_the_state_is_evaluated_exactly(tmp_path, capsys):
+    demos, trained = tmp_path / "demos", tmp_path / "run"
+    assert run("collect", "sepsis", "--clean", 10, "--noisy", 2, "--out", demos) == 0
+    assert run("train", "bc", "--data", demos, "--out", trained, "--max-updates", 5) == 0
+    capsys.readouterr()
+    assert run("evaluate", trained, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["environment"]
+    assert told["exact"] is True
+    assert told["n_episodes"] == 0
+    assert 0.6 < told["reward_mean"] < 0.876
+    assert run("evaluate", trained) == 0
+    assert "(exact)" in capsys.readouterr().out
+    assert run("evaluate", trained, "--episodes", 30, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["environment"]
+    assert told["exact"] is False
+    assert told["n_episodes"] == 30

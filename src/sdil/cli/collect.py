@@ -13,7 +13,8 @@ from sdil.files import refuse_existing
 from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
 
-TaskName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
+GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
+TaskName = Literal[GridName, "sepsis"]
 
 
 def main(arguments: list[str]) -> None:
@@ -42,10 +43,12 @@ def collect(
         clean: Number of clean (trusted) episodes.
         noisy: Number of noisy episodes.
         seed: Everything random follows from it.
-        expert: Who demonstrates: a shortest-path planner, or a PPO agent trained beforehand.
+        expert: Who demonstrates: a planner (shortest paths; in sepsis value iteration), or a PPO
+            agent trained beforehand, which sepsis has not.
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
-            another place; DoorKey: most steps are random). segments: good stretches interrupted by
-            detours and random stretches, whose places are known.
+            another place; DoorKey: most steps are random; sepsis: what clinicians did). segments:
+            good stretches interrupted by detours and random stretches, whose places are known;
+            not in sepsis.
         clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
         noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
         overwrite: Replace the folder if it exists.

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
 
 def evaluate(
     run: tyro.conf.Positional[Path],
-    episodes: int = 1000,
+    episodes: int | None = None,
     seed: int = 0,
     env: str | None = None,
     data: Path | None = None,
@@ -47,7 +47,8 @@ def evaluate(
 
     Args:
         run: A run folder that `sdil train` wrote.
-        episodes: Number of episodes; 0 leaves the environment out.
+        episodes: Number of episodes; 0 leaves the environment out. If not given 1,000; in sepsis
+            10,000, or none for a policy that sees only the state: it is evaluated exactly.
         seed: The episodes follow from it.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from.
         data: A folder whose clean set the policy is compared with: accuracy, macro-F, AUROC.
@@ -63,7 +64,7 @@ def evaluate(
     saved_by_hand = not (run / "run.json").exists()  # policy.save: it has no run.json
     where = env or (None if saved_by_hand else read_run(run)["environment"])
     rows = []
-    if episodes > 0:
+    if episodes is None or episodes > 0:
         if where is None:
             raise InputError(f"{run} does not say where its data came from; pass --env")
         with progress(f"running {where}") as update:
@@ -107,6 +108,13 @@ def summarise(result: Evaluation) -> dict[str, Any]:
 
 def describe(result: Evaluation) -> list[list[str]]:
     """Rows for a table."""
+    if result.exact:
+        return [
+            ["reward x100", f"{100 * result.reward_mean:.2f} (exact)"],
+            ["success", f"{result.success_rate:.2%} (exact)"],
+            ["mean length", f"{result.length_mean:.1f}"],
+            ["episodes", "none: computed from transition probabilities"],
+        ]
     rows = [["reward x100", f"{100 * result.reward_mean:.1f} ± {100 * result.reward_sem:.1f} (SE)"]]
     if result.success_rate is not None and result.success_interval is not None:
         low, high = result.success_interval

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from sdil.cli.collect import TaskName
+from sdil.cli.collect import GridName
 from sdil.cli.console import parse, print_json, progress
 from sdil.errors import InputError
 
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
 
 
 def expert(
-    task: tyro.conf.Positional[TaskName],
+    task: tyro.conf.Positional[GridName],
     aim: Literal["goal", "decoy"] = "goal",
     out: Path | None = None,
     steps: int | None = None,

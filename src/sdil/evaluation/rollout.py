@@ -1,6 +1,7 @@
-"""A policy in an environment or a table, many episodes at once.
+"""A policy in an environment, a table or a Markov model, many episodes at once.
 
-Every episode has a seed of its own, so the result does not depend on how many run side by side.
+Every episode has a seed of its own, so the result does not depend on how many run side by side. In
+a Markov model a policy that sees only the state needs no episodes: what it earns is computed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
-from sdil.simulators import EnvironmentLike, different_space, environment_maker, table_of
+from sdil.markov import Draws, MarkovModel
+from sdil.simulators import EnvironmentLike as Steppable
+from sdil.simulators import different_space, environment_maker, table_of
 from sdil.spaces import Array, Spaces
 from sdil.table import Table
 
+Factory = Callable[[], "gym.Env[Any, Any]"]
+EnvironmentLike = Steppable | MarkovModel
 Progress = Callable[[int, int], None]
+
+EPISODES = 1_000
+EPISODES_IN_A_MODEL = 10_000  # chance decides there, and returns lie close together
 
 
 class Predictor(Protocol):
@@ -48,7 +56,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A summary of episodes; `episodes` keeps them all."""
+    """A summary of episodes; `episodes` keeps them all. Where `exact`, there were none."""
 
     reward_mean: float
     reward_std: float
@@ -56,29 +64,41 @@ class Evaluation:
     """Standard error of the mean."""
     success_rate: float | None
     success_interval: tuple[float, float] | None
-    """Wilson's 95% interval."""
+    """Wilson's 95% interval; where `exact`, the rate itself twice."""
     length_mean: float
     n_episodes: int
+    """How many episodes were run; 0 where `exact`."""
     seed: int
     episodes: Episodes
+    exact: bool = False
+    """True where everything was computed from the transition probabilities, nothing sampled."""
 
 
 def evaluate(
     policy: Predictor,
     environment: EnvironmentLike,
     *,
-    episodes: int = 1000,
+    episodes: int | None = None,
     seed: int = 0,
     n_envs: int = 64,
     on_progress: Progress | None = None,
 ) -> Evaluation:
-    """Run `policy` for many seeded episodes.
+    """What `policy`, taking its likeliest action, earns.
 
     `environment` is a task's name ("fourrooms"), a Gymnasium id, a function that makes an
-    environment, or a Table. A task that has a table is run through it.
+    environment, a Table or a MarkovModel. A task that has a table or a model is run through it.
+
+    Without a number of episodes, a policy that sees only the state (its `look_back` is 0) is
+    evaluated exactly in a model, others on 10,000 episodes there and on 1,000 elsewhere.
     """
+    place = _place(environment)
+    if episodes is None and isinstance(place, MarkovModel) and sees_only_the_state(policy):
+        check_spaces(policy, place.spaces)
+        return _exactly(policy, place, seed)
+    if episodes is None:
+        episodes = EPISODES_IN_A_MODEL if isinstance(place, MarkovModel) else EPISODES
     ran = rollout(
-        policy, environment, episodes=episodes, seed=seed, n_envs=n_envs, on_progress=on_progress
+        policy, place, episodes=episodes, seed=seed, n_envs=n_envs, on_progress=on_progress
     )
     n = len(ran.rewards)
     won = None if ran.successes is None else int(ran.successes.sum())
@@ -109,20 +129,23 @@ def rollout(
     if episodes < 1 or n_envs < 1:
         raise InputError("evaluation needs at least one episode and one environment")
     seeds = episode_seeds(seed, episodes)
-    if isinstance(environment, Table):
-        return _through_table(policy, environment, seeds, on_progress)
-    make = environment_maker(environment)
-    env = make()
-    table = table_of(env) if isinstance(environment, str) else None
-    check_spaces(policy, Spaces(env.observation_space, env.action_space))
-    if table is not None:
-        return _through_table(policy, table, seeds, on_progress)
-    envs = [env] + [make() for _ in range(min(n_envs, episodes) - 1)]
+    place = _place(environment)
+    if isinstance(place, Table | MarkovModel):
+        check_spaces(policy, place.spaces)
+        through = _through_table if isinstance(place, Table) else _through_model
+        return through(policy, place, seeds, on_progress)  # type: ignore[arg-type]  # its own kind
+    envs = [place() for _ in range(min(n_envs, episodes))]
     try:
+        check_spaces(policy, Spaces(envs[0].observation_space, envs[0].action_space))
         return _through_environments(policy, envs, seeds, on_progress)
     finally:
         for each in envs:
             each.close()
+
+
+def sees_only_the_state(policy: object) -> bool:
+    """Whether a policy's action follows from the current state alone, as far as it tells us."""
+    return getattr(policy, "look_back", None) == 0
 
 
 def episode_seeds(seed: int, episodes: int) -> Array:
@@ -141,6 +164,19 @@ def check_spaces(policy: object, offered: Spaces) -> None:
             f"the policy was trained with {name} space {getattr(wanted, name)}, "
             f"but the environment has {getattr(offered, name)}"
         )
+
+
+def _place(environment: EnvironmentLike) -> Factory | Table | MarkovModel:
+    """Where episodes take place; of a named environment its table or model, where it has one."""
+    if not isinstance(environment, str):
+        return environment
+    make = environment_maker(environment)
+    env = make()
+    table, model = table_of(env), getattr(env.unwrapped, "model", None)
+    env.close()
+    if table is not None:
+        return table
+    return model if isinstance(model, MarkovModel) else make
 
 
 def _through_environments(
@@ -210,6 +246,57 @@ def _through_table(
         if not len(at):
             break
     return Episodes(seeds, rewards, lengths, successes)
+
+
+def _through_model(
+    policy: Predictor, model: MarkovModel, seeds: Array, on_progress: Progress | None
+) -> Episodes:
+    """All episodes abreast, each with the draws that an environment with its seed makes."""
+    total = len(seeds)
+    rewards, lengths = np.zeros(total), np.full(total, model.horizon)
+    episode = np.arange(total)  # those still running
+    draws = Draws(seeds)
+    at = model.start_states(draws.take(episode))
+    state: Any = None
+    for step in range(1, model.horizon + 1):
+        starts = np.full(len(at), step == 1)
+        actions, state = policy.predict(model.observations[at], state, starts, deterministic=True)
+        at = model.next_states(at, actions, draws.take(episode))
+        ended = model.end[at]
+        rewards[episode] += model.reward[at]
+        lengths[episode[ended]] = step
+        if ended.any():
+            keep = np.flatnonzero(~ended)
+            at, episode, state = at[keep], episode[keep], _keep(state, keep)
+        if on_progress is not None:
+            on_progress(total - len(at), total)
+        if not len(at):
+            break
+    return Episodes(seeds, rewards, lengths, rewards > 0)
+
+
+def _exactly(policy: Predictor, model: MarkovModel, seed: int) -> Evaluation:
+    """What a policy that sees only the state earns, by solving the chain that it induces."""
+    starts = np.ones(len(model), bool)
+    actions, _ = policy.predict(model.observations, None, starts, deterministic=True)
+    action_probs = model.always(actions)
+    visits = model.visits(action_probs)  # (S,)
+    arrivals = model.arrivals(action_probs, visits)  # (S,), how likely it is to end in each state
+    mean = float(arrivals @ model.reward)
+    won = float(arrivals @ (model.reward > 0))
+    none = np.empty(0)
+    return Evaluation(
+        reward_mean=mean,
+        reward_std=max(float(arrivals @ model.reward**2) - mean**2, 0.0) ** 0.5,
+        reward_sem=0.0,
+        success_rate=won,
+        success_interval=(won, won),
+        length_mean=float(visits.sum()),
+        n_episodes=0,
+        seed=seed,
+        episodes=Episodes(none.astype(np.int64), none, none.astype(np.int64), none.astype(bool)),
+        exact=True,
+    )
 
 
 def _keep(state: Any, slots: Array) -> Any:

@@ -36,7 +36,8 @@ class Truth:
     """What a task knows of its own demonstrations, step by step; for evaluation only."""
 
     clean_good: list[Array]
-    """Per clean trajectory (T,): did the step bring the agent closer to the goal?"""
+    """Per clean trajectory (T,): was the step good? The task says what that means: that it brought
+    the agent closer to the goal or, in sepsis, that it lost less than 0.01 of the best value."""
     noisy_good: list[Array]
     """Per noisy trajectory (T,): likewise."""
     noisy_segment: list[Array] | None = None

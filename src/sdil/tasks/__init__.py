@@ -1,7 +1,8 @@
 """The benchmark tasks, and their environments' registration with Gymnasium.
 
-A task's name on the command line is `fourrooms`, `doorkey-5x5`, `doorkey-6x6` or `doorkey-8x8`; its
-Gymnasium id is `sdil/<name>-v0`. Importing this module registers the ids and nothing heavier.
+A task's name on the command line is `fourrooms`, `doorkey-5x5`, `doorkey-6x6`, `doorkey-8x8` or
+`sepsis`; its Gymnasium id is `sdil/<name>-v0`. Importing this module registers the ids and nothing
+heavier.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import gymnasium as gym
 from sdil.errors import InputError
 
 if TYPE_CHECKING:
-    from sdil.tasks.task import Task
+    from sdil.tasks.task import Benchmark
 
-TASK_NAMES = ("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8")
+TASK_NAMES = ("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis")
 
 
-def get_task(name: str) -> Task:
+def get_task(name: str) -> Benchmark:
     """The task of this name."""
+    if name == "sepsis":
+        from sdil.tasks import sepsis
+
+        return sepsis.TASK
     if name == "fourrooms":
         from sdil.tasks import fourrooms
 
@@ -34,6 +39,7 @@ def get_task(name: str) -> Task:
 def register() -> None:
     """Tell Gymnasium about our environments."""
     gym.register("sdil/fourrooms-v0", "sdil.tasks.fourrooms:FourRooms")
+    gym.register("sdil/sepsis-v0", "sdil.tasks.sepsis:Sepsis")
     for size in (5, 6, 8):
         gym.register(
             f"sdil/doorkey-{size}x{size}-v0", "sdil.tasks.doorkey:DoorKey", kwargs={"size": size}

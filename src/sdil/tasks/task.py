@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -25,6 +25,36 @@ _GOOD, _DETOUR, _RANDOM = range(3)
 _TRIES_PER_EPISODE = 200
 
 
+class Benchmark(Protocol):
+    """What every task offers, however its demonstrations are made."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def environment(self) -> str:
+        """The Gymnasium id."""
+
+    @property
+    def table(self) -> Callable[[], Table | None]:
+        """All states, where they are few enough and nothing is left to chance."""
+
+    def collect(
+        self,
+        *,
+        clean: int,
+        noisy: int,
+        seed: int,
+        expert: ExpertKind = "planner",
+        noise: NoiseKind = "paper",
+        clean_random_steps: float | None = None,
+        noisy_random_steps: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> tuple[Demonstrations, Truth]:
+        """Demonstrations of this task, and for every step whether it was good."""
+        ...
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How one set of demonstrations is made: who acts, how carelessly, and what is kept."""
@@ -41,7 +71,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A benchmark task. `collect` makes demonstrations and says what is true of them."""
+    """A task with a goal, planned in a table. `collect` also says what is true of the steps."""
 
     name: str
     environment: str
@@ -70,8 +100,7 @@ class Task:
         on_progress: Progress | None = None,
     ) -> tuple[Demonstrations, Truth]:
         """Demonstrations of this task, and for every step whether it was good."""
-        if clean < 1 or noisy < 0:
-            raise InputError(f"collect at least 1 clean and 0 noisy episodes, not {clean}, {noisy}")
+        check_counts(clean, noisy)
         recipes = {
             "clean": _careless(self.clean, clean_random_steps),
             "noisy": _careless(self.noisy, noisy_random_steps),
@@ -236,9 +265,18 @@ class _Walk:
         )
 
 
-def _careless(recipe: Recipe, share: float | None) -> Recipe:
-    if share is None:
-        return recipe
+def check_counts(clean: int, noisy: int) -> None:
+    """Raise where these are not numbers of episodes to collect."""
+    if clean < 1 or noisy < 0:
+        raise InputError(f"collect at least 1 clean and 0 noisy episodes, not {clean}, {noisy}")
+
+
+def check_share(share: float) -> float:
+    """The same share of random steps; raise where it is none."""
     if not 0.0 <= share <= 1.0:
         raise InputError(f"a share of random steps lies between 0 and 1, not {share}")
-    return replace(recipe, random_steps=share)
+    return share
+
+
+def _careless(recipe: Recipe, share: float | None) -> Recipe:
+    return recipe if share is None else replace(recipe, random_steps=check_share(share))

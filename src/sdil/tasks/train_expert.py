@@ -25,6 +25,7 @@ from sdil.spaces import Array
 from sdil.table import Table
 from sdil.tasks import get_task
 from sdil.tasks.experts import action_probs
+from sdil.tasks.task import Task
 
 Progress = Callable[[int, int], None]
 Weights = dict[str, Array]
@@ -166,7 +167,7 @@ def train(
     `steps` is rounded up to a multiple of 8,192, one round of PPO. Stable-Baselines3 seeds the
     global generators of Python, NumPy and torch.
     """
-    steps = STEPS[task] if steps is None else steps
+    steps = STEPS.get(task, 1) if steps is None else steps  # other tasks are refused below
     if steps < 1:
         raise InputError(f"train for at least 1 step, not {steps}")
     if not 0 <= seed < 2**32:
@@ -187,10 +188,13 @@ def aimed_table(task: str, aim: str) -> Table:
 
     For an aim other than the goal, the goal itself still ends the episode but pays nothing.
     """
+    chosen = get_task(task)
+    if not isinstance(chosen, Task):
+        raise InputError(f"no agent is trained for {task}: its best policy is computed")
     table = _whole_table(task)
     if aim == "goal":
         return table
-    aims = get_task(task).other_aims
+    aims = chosen.other_aims
     if aim not in aims:
         raise InputError(f"{task} has no aim {aim!r}; it has {', '.join(['goal', *aims])}")
     arrives = ~table.end & aims[aim](table)[table.next_state]  # (S, A)
