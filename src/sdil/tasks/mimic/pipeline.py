@@ -1,0 +1,172 @@
+"""The steps from the tables of MIMIC-IV to a cohort and its records, each kept as Parquet.
+
+A step is one file of `sql/`. Its result is named after a hash of everything it depends on (the input
+files' sizes and times, its SQL, the definitions, the steps before it), so a second run reads what
+the first one made and a changed definition is computed anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from sdil.errors import InputError
+from sdil.files import new_file
+from sdil.tasks.mimic.definitions import fill, load_tables, texts
+from sdil.tasks.mimic.sources import EXPECTED, Table
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One SQL file and what it reads: tables of MIMIC-IV and earlier steps."""
+
+    name: str
+    reads: tuple[str, ...]
+    text: str
+
+
+STEPS = (
+    Step("stays", ("icustays", "admissions", "patients"), "ICU stays"),
+    Step("charts", ("chartevents",), "chart events"),
+    Step("samples", ("labevents",), "laboratory values"),
+    Step("infusions", ("inputevents",), "fluids and drugs given"),
+    Step("urine", ("outputevents",), "urine output"),
+    Step("antibiotics", ("prescriptions", "stays"), "antibiotics"),
+    Step("cultures", ("microbiologyevents",), "cultures"),
+    Step("suspicion", ("antibiotics", "cultures"), "suspected infections"),
+    Step("clock", ("stays", "charts"), "hours of each stay"),
+    Step("vitals", ("charts",), "vital signs"),
+    Step("coma", ("charts",), "Glasgow coma scale"),
+    Step("ventilation", ("charts",), "ventilation"),
+    Step("gases", ("samples", "charts", "ventilation", "stays"), "blood gases"),
+    Step("vasoactive", ("infusions",), "vasopressors"),
+    Step(
+        "sofa",
+        ("clock", "stays", "urine", "vitals", "coma", "gases", "samples", "vasoactive"),
+        "SOFA by the hour",
+    ),
+    Step("cohort", ("stays", "suspicion", "sofa", "clock"), "Sepsis-3 cohort"),
+    Step("steps", ("cohort", "stays"), "4-hour steps"),
+    Step(
+        "states",
+        ("steps", "stays", "clock", "vitals", "samples", "coma", "gases", "urine", "ventilation")
+        + ("sofa",),
+        "states",
+    ),
+    Step("treatments", ("steps", "infusions", "vasoactive"), "treatments"),
+    Step("patients_of_steps", ("steps", "stays", "charts", "diagnoses_icd"), "patients"),
+)
+_BY_NAME = {step.name: step for step in STEPS}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What DuckDB may use."""
+
+    memory_gb: float = 3.0
+    threads: int = 2
+
+
+class Pipeline:
+    """Steps over given tables, with their results in a folder."""
+
+    def __init__(self, tables: Mapping[str, Table], cache: Path, limits: Limits) -> None:
+        self._tables = tables
+        self._cache = cache
+        self._limits = limits
+        self._keys: dict[str, str] = {}
+
+    def run(self, wanted: str, on_progress: Progress | None = None) -> None:
+        """Compute a step and all it needs, unless they are there already."""
+        todo = [s for s in STEPS if s.name in self._needed(wanted)]
+        self._cache.mkdir(parents=True, exist_ok=True)
+        with self.connect() as connection:
+            for done, step in enumerate(todo):
+                if on_progress is not None:
+                    on_progress(done, len(todo), step.text)
+                if not self.path(step.name).exists():
+                    self._compute(step, connection)
+        if on_progress is not None:
+            on_progress(len(todo), len(todo), "done")
+
+    def fetch(self, query: str, *steps: str) -> dict[str, Any]:
+        """The columns of a query over results of steps, as NumPy arrays."""
+        with self.connect() as connection:
+            for name in steps:
+                connection.execute(self._view(name))
+            found = connection.execute(query).fetchnumpy()
+        return dict(found)
+
+    def path(self, name: str) -> Path:
+        """Where the result of a step lies, or will."""
+        return self._cache / f"{name}-{self._key(name)}.parquet"
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """A connection within the limits that knows the definitions."""
+        spill = str(self._cache / "spill").replace("'", "''")
+        connection = duckdb.connect(
+            config={"threads": self._limits.threads, "preserve_insertion_order": False}
+        )
+        try:
+            connection.execute(f"SET memory_limit = '{int(self._limits.memory_gb * 1000)}MB'")
+            connection.execute(f"SET temp_directory = '{spill}'")
+            load_tables(connection)
+            yield connection
+        finally:
+            connection.close()
+
+    def _compute(self, step: Step, connection: Any) -> None:
+        for name in step.reads:
+            connection.execute(self._view(name))
+        try:
+            with new_file(self.path(step.name)) as temporary:
+                target = str(temporary).replace("'", "''")
+                connection.execute(
+                    f"COPY ({fill(step.name)}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
+                )
+        except duckdb.OutOfMemoryException:
+            raise InputError(
+                f"{step.text}: {self._limits.memory_gb} GB of memory are not enough; raise --memory"
+            ) from None
+        except duckdb.Error as error:
+            # DuckDB's messages quote values: they are patient data and stay here
+            for name in step.reads:
+                if name in self._tables and _is_about_data(error):
+                    raise InputError(self._tables[name].find_fault(connection)) from None
+            raise InputError(f"{step.text}: {type(error).__name__} ({EXPECTED})") from None
+
+    def _view(self, name: str) -> str:
+        if name in self._tables:
+            return f"CREATE OR REPLACE VIEW {name} AS {self._tables[name].select()}"
+        path = str(self.path(name)).replace("'", "''")
+        return f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')"
+
+    def _key(self, name: str) -> str:
+        if name not in self._keys:
+            step = _BY_NAME[name]
+            parts = [fill(name), texts()]
+            for read in step.reads:
+                table = self._tables.get(read)
+                parts.append(self._key(read) if table is None else table.signature)
+            self._keys[name] = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        return self._keys[name]
+
+    def _needed(self, name: str) -> set[str]:
+        step = _BY_NAME.get(name)
+        if step is None:
+            return set()
+        return {name}.union(*(self._needed(read) for read in step.reads))
+
+
+def _is_about_data(error: Exception) -> bool:
+    kinds = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.IOException)
+    return isinstance(error, kinds)
