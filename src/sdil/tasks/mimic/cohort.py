@@ -20,7 +20,7 @@ class CohortFlow:
 
 def write_cohort(pipeline: Pipeline, out: Path, on_progress: Progress | None = None) -> CohortFlow:
     """Write `stay_id, included, onset, reason` as Parquet; onset in hours from ICU admission."""
-    pipeline.run("cohort", on_progress)
+    pipeline.run(["cohort"], on_progress)
     with pipeline.connect() as connection, new_file(out) as temporary:
         source = str(pipeline.path("cohort")).replace("'", "''")
         target = str(temporary).replace("'", "''")

@@ -20,6 +20,7 @@ TABLES = {  # name in SQL: file
     "antibiotic_terms": "antibiotics.csv",
     "ventilation_terms": "ventilation.csv",
     "comorbidities": "comorbidities.csv",
+    "features": "features.csv",
 }
 _TEXT_VARIABLES = (
     "gcs_verbal",
@@ -33,6 +34,7 @@ _COLUMN_TYPES = {
     "'less_than': 'DOUBLE', 'at_most': 'DOUBLE', 'subtract': 'DOUBLE', 'multiply': 'DOUBLE'}",
     "comorbidities": "{'first': 'VARCHAR', 'last': 'VARCHAR', 'points': 'INTEGER', "
     "'icd_version': 'INTEGER'}",
+    "features": "{'low': 'DOUBLE', 'high': 'DOUBLE'}",
 }
 
 
@@ -84,7 +86,9 @@ def features() -> tuple[Feature, ...]:
 @cache
 def table_items(table: str) -> tuple[int, ...]:
     """The item ids that are needed of one table of MIMIC-IV."""
-    return tuple(sorted({int(r["itemid"]) for r in rows_of("variables.csv") if r["table"] == table}))
+    return tuple(
+        sorted({int(r["itemid"]) for r in rows_of("variables.csv") if r["table"] == table})
+    )
 
 
 def fill(name: str) -> str:
@@ -118,5 +122,5 @@ def load_tables(connection: Any) -> None:
 
 def texts() -> str:
     """All definitions as one text: a part of every cache key."""
-    files = [*TABLES.values(), "windows.csv", "features.csv", "sql/macros.sql"]
+    files = [*TABLES.values(), "windows.csv", "sql/macros.sql"]
     return "\n".join((HERE / file).read_text("utf-8") for file in files)

@@ -8,7 +8,7 @@ the first one made and a changed definition is computed anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +84,10 @@ class Pipeline:
         self._limits = limits
         self._keys: dict[str, str] = {}
 
-    def run(self, wanted: str, on_progress: Progress | None = None) -> None:
-        """Compute a step and all it needs, unless they are there already."""
-        todo = [s for s in STEPS if s.name in self._needed(wanted)]
+    def run(self, wanted: Sequence[str], on_progress: Progress | None = None) -> None:
+        """Compute steps and all they need, unless they are there already."""
+        needed = set().union(*(self._needed(name) for name in wanted))
+        todo = [s for s in STEPS if s.name in needed]
         self._cache.mkdir(parents=True, exist_ok=True)
         with self.connect() as connection:
             for done, step in enumerate(todo):

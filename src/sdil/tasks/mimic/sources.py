@@ -155,9 +155,7 @@ def open_tables(folder: Path) -> dict[str, Table]:
 
 
 def _open_table(folder: Path, short: str, name: str) -> Table:
-    found = [
-        path for ending in _ENDINGS if (path := folder / f"{name}{ending}").is_file()
-    ]
+    found = [path for ending in _ENDINGS if (path := folder / f"{name}{ending}").is_file()]
     if not found:
         hint = ""
         if (folder / "core").is_dir():

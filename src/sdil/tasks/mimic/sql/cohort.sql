@@ -1,6 +1,7 @@
 -- Sepsis-3, a row per ICU stay: the first suspected infection of the stay with enough SOFA around it.
 WITH septic AS (
-    SELECT u.stay_id, u.onset_time, s.sofa, s.endtime AS sofa_time
+    SELECT u.stay_id, u.onset_time,
+           max(s.sofa) OVER (PARTITION BY u.stay_id, u.onset_time) AS highest_sofa
     FROM suspicion AS u
     JOIN sofa AS s
         ON s.stay_id = u.stay_id AND s.sofa >= $sofa_least
@@ -21,6 +22,6 @@ SELECT
         WHEN t.stay_id NOT IN (SELECT stay_id FROM clock) THEN 'no heart rate charted'
         ELSE 'SOFA below 2 around the suspected infection'
     END AS reason,
-    t.subject_id, p.onset_time, p.sofa AS sofa_at_onset
+    t.subject_id, p.onset_time, p.highest_sofa
 FROM stays AS t
 LEFT JOIN septic AS p ON p.stay_id = t.stay_id
