@@ -29,7 +29,8 @@ def inspect(
     """Say what a folder of demonstrations holds, after checking every value in it.
 
     Args:
-        folder: A folder that `sdil collect`, `sdil mimic build` or `sdil.save_demonstrations` wrote.
+        folder: A folder that `sdil collect`, `sdil mimic build` or `sdil.save_demonstrations`
+            wrote.
         as_json: Print the answer as JSON.
     """
     report = _find_report(folder)
@@ -74,7 +75,7 @@ def _find_report(folder: Path) -> dict[str, Any] | None:
     for path in (folder / "quality.json", folder.absolute().parent / "quality.json"):
         if path.is_file():
             report = read_json(path, what="a folder with a quality report")
-            if not isinstance(report, dict) or not _REPORT_KEYS <= report.keys():
+            if not isinstance(report, dict) or not report.keys() >= _REPORT_KEYS:
                 raise InputError(f"{path}: damaged; build the demonstrations again")
             return report
     return None
@@ -93,7 +94,7 @@ def _show_report(report: dict[str, Any]) -> None:
     print_table("states: share measured in the last step, held, imputed", ["", *kinds], rows)
     steps = report["actions"]["steps"]
     rows = [[f"fluid {i}", *map(str, row)] for i, row in enumerate(steps)]
-    print_table("steps by action", ["", *(f"vasopressor {i}" for i in range(len(steps)))], rows)
+    print_table("steps by action", ["", *(f"pressor {i}" for i in range(len(steps)))], rows)
     rows = [
         [band["sofa"], str(band["stays"]), str(band["died"])] for band in report["outcome_by_sofa"]
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,10 @@ sdil mimic build --help says more. MIMIC-IV 2.2 or 3.x is expected, as distribut
 
 def main(arguments: list[str]) -> None:
     """Choose between the two, parse and run."""
-    commands = {"build": build_demonstrations, "cohort": find_cohort}
+    commands: dict[str, Callable[..., None]] = {
+        "build": build_demonstrations,
+        "cohort": find_cohort,
+    }
     if arguments and arguments[0] in commands:
         parse(commands[arguments[0]], arguments[1:], f"mimic {arguments[0]}")
         return

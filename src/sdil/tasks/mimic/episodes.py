@@ -1,8 +1,8 @@
 """The records of the cohort as arrays: states with their gaps, treatments, outcomes.
 
 A state is what was known at the beginning of a step: means of the four hours before it, then values
-held for as long as features.csv allows. Nothing measured during a step is in its state, so an action
-never shows in the state it is chosen in.
+held for as long as features.csv allows. Nothing measured during a step is in its state, so an
+action never shows in the state it is chosen in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATIC = ("age", "female", "weight", "charlson")
 
 @dataclass(frozen=True)
 class Episodes:
-    """N stays with their steps end to end: S steps and R = S + N states, in the order of stay ids."""
+    """N stays with their steps end to end: S steps and R = S + N states, by stay id."""
 
     subjects: Array
     """Which patient, as a number from 0 on. (N,)"""
@@ -63,7 +63,7 @@ def load_episodes(pipeline: Pipeline, on_progress: Progress | None = None) -> Ep
     stays = np.asarray(who["stay_id"])
     if not len(stays):
         raise InputError(
-            "no ICU stay with sepsis has a whole 4-hour step around its onset: the cohort is empty; "
+            "the cohort is empty: no ICU stay with sepsis has a whole 4-hour step around onset; "
             f"`sdil mimic cohort` says why stays are left out ({EXPECTED})"
         )
     first, last = np.asarray(who["first_step"]), np.asarray(who["last_state"])

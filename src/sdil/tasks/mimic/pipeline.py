@@ -1,6 +1,6 @@
 """The steps from the tables of MIMIC-IV to a cohort and its records, each kept as Parquet.
 
-A step is one file of `sql/`. Its result is named after a hash of everything it depends on (the input
+A step is one file of `sql/`. Its result is named after a hash of all it depends on (the input
 files' sizes and times, its SQL, the definitions, the steps before it), so a second run reads what
 the first one made and a changed definition is computed anew.
 """
@@ -57,8 +57,10 @@ STEPS = (
     Step("steps", ("cohort", "stays"), "4-hour steps"),
     Step(
         "states",
-        ("steps", "stays", "clock", "vitals", "samples", "coma", "gases", "urine", "ventilation")
-        + ("sofa",),
+        (
+            *("steps", "stays", "clock", "vitals", "samples", "coma", "gases", "urine"),
+            *("ventilation", "sofa"),
+        ),
         "states",
     ),
     Step("treatments", ("steps", "infusions", "vasoactive"), "treatments"),

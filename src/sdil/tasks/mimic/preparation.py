@@ -40,7 +40,7 @@ class Preparation:
         return LEVELS * fluids + vasopressors
 
     def observe(self, episodes: Episodes) -> Array:
-        """States as learners see them: imputed, scaled, the previous action last. (R, features + 2)"""
+        """What learners see: imputed, scaled, the previous action last. (R, features + 2)"""
         scaled = (_spread(self._impute(episodes.states)) - self.means) / self.deviations
         previous = self.levels(episodes.fluid, episodes.vasopressor)
         columns = [scaled, *(level[:, None] / (LEVELS - 1) for level in previous)]

@@ -1,4 +1,4 @@
-"""The tables of MIMIC-IV on disk: which columns are needed, where they are, what is wrong with them.
+"""The tables of MIMIC-IV on disk: where they are, which columns are needed, what is wrong.
 
 No message here quotes a value: an error names file and column, and counts.
 """
