@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -275,6 +277,16 @@ def test_definitions_name_their_sources_and_the_docs_show_them():
         assert row["itemid"] in page
     for name in [*windows(), *NAMES]:
         assert f"`{name}`" in page, name
+
+
+@pytest.mark.slow
+def test_the_scaling_benchmark_runs(tmp_path):
+    folder, file = three_patients().write(tmp_path / "mimic"), tmp_path / "measured.json"
+    script = Path(__file__).parents[2] / "benchmarks" / "mimic_scaling.py"
+    options = ["--demo", folder, "--copies", "1", "3", "--json", file]
+    done = subprocess.run([sys.executable, script, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [row["stays"] for row in json.loads(file.read_text())["rows"]] == [3, 9]
 
 
 def demo_folder() -> Path:

@@ -108,16 +108,17 @@ def _states(pipeline: Pipeline, stays: Array) -> tuple[Array, Array]:
     back = max(f.hold_hours for f in features()) // step
     count = back + (spans["steps_before"] + spans["steps_after"]) // step + 1
     order = {f.name: i for i, f in enumerate(features())}
-    found = pipeline.fetch("SELECT * FROM states", "states")
-    names, of_name = np.unique(np.asarray(found["variable"]).astype(str), return_inverse=True)
-    columns = np.array([order.get(name, -1) for name in names], int)[of_name]
+    names = ", ".join(f"'{name}'" for name in order)
+    found = pipeline.fetch(  # names become numbers there: millions of strings would not fit here
+        f"SELECT stay_id, state, CAST(list_position([{names}], variable) - 1 AS SMALLINT) AS at, "
+        "CAST(value AS FLOAT) AS value FROM states",
+        "states",
+    )
     values = np.full((len(stays), count, len(order)), np.nan, np.float32)
     rows = np.searchsorted(stays, np.asarray(found["stay_id"]))
-    at = np.asarray(found["state"]) + back
-    known = columns >= 0
-    values[rows[known], at[known], columns[known]] = np.asarray(found["value"], float)[known]
+    values[rows, np.asarray(found["state"]) + back, np.asarray(found["at"])] = found["value"]
     measured = np.isfinite(values)
-    for feature, column in zip(features(), range(len(order)), strict=True):
+    for column, feature in enumerate(features()):
         hold = feature.hold_hours // step
         age = np.full(len(stays), hold + 1)  # states since the value was measured
         for t in range(count):

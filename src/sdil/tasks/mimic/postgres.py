@@ -27,7 +27,10 @@ def copy_tables(
     except ImportError:
         raise InputError("reading PostgreSQL needs psycopg: pip install 'sdil[postgres]'") from None
     try:
-        with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        with (
+            psycopg.connect(url, client_encoding="UTF8") as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             cursor.execute("SET LOCAL datestyle = 'ISO, YMD'")
             tables = {}
@@ -58,13 +61,15 @@ def _copy(cursor: Any, short: str, name: str, cache: Path) -> Table:
     columns = tuple(COLUMNS[name])
     items = table_items(short)
     chosen = f" WHERE itemid IN ({', '.join(map(str, items))})" if items else ""
-    query = f"SELECT {', '.join(columns)} FROM {where}{chosen}"
+    # the official schema pads ICD codes with blanks (CHAR); as text they lose them
+    wanted = (f"{c}::text" if COLUMNS[name][c] == "VARCHAR" else c for c in columns)
+    query = f"SELECT {', '.join(wanted)} FROM {where}{chosen}"
     cursor.execute(
-        "SELECT current_database(), system_identifier, pg_relation_size(%s::regclass), "
-        "pg_relation_filenode(%s::regclass) FROM pg_control_system()",
-        (where, where),
+        "SELECT pg_relation_size(%s::regclass), pg_relation_filenode(%s::regclass)", (where, where)
     )
-    state = repr((cursor.fetchone(), query))  # changes when the table is loaded anew
+    at = cursor.connection.info
+    # changes when the table is loaded anew
+    state = repr((at.host, at.port, at.dbname, cursor.fetchone(), query))
     key = hashlib.sha256(state.encode()).hexdigest()[:16]
     path = cache / f"postgres-{short}-{key}.csv.gz"
     if not path.exists():
