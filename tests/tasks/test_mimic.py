@@ -163,7 +163,12 @@ def test_a_death_of_a_held_out_patient_is_dropped():
 
 def test_a_build_is_resumed_and_repeats_itself(tmp_path, monkeypatch):
     folder = three_patients().write(tmp_path / "mimic")
-    once = build(pipeline_of(folder, tmp_path / "cache"))
+    told: list[tuple[int, int, str]] = []
+    once = build(
+        pipeline_of(folder, tmp_path / "cache"), on_progress=lambda *said: told.append(said)
+    )
+    assert told[0] == (0, 20, "ICU stays")
+    assert told[-1] == (20, 20, "done")
     monkeypatch.setattr(Pipeline, "_compute", lambda *_: pytest.fail("computed twice"))
     again = build(pipeline_of(folder, tmp_path / "cache"))
     assert {k: d.fingerprint() for k, d in once.parts.items()} == {

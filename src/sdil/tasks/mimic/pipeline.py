@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import duckdb
@@ -93,9 +94,9 @@ class Pipeline:
         self._cache.mkdir(parents=True, exist_ok=True)
         with self.connect() as connection:
             for done, step in enumerate(todo):
-                if on_progress is not None:
-                    on_progress(done, len(todo), step.text)
-                if not self.path(step.name).exists():
+                if self.path(step.name).exists():
+                    continue
+                with _watching(connection, on_progress, (done, len(todo), step.text)):
                     self._compute(step, connection)
         if on_progress is not None:
             on_progress(len(todo), len(todo), "done")
@@ -122,6 +123,8 @@ class Pipeline:
         try:
             connection.execute(f"SET memory_limit = '{int(self._limits.memory_gb * 1000)}MB'")
             connection.execute(f"SET temp_directory = '{spill}'")
+            connection.execute("SET enable_progress_bar = true")  # counted, for `_watching`
+            connection.execute("SET enable_progress_bar_print = false")
             load_tables(connection)
             yield connection
         finally:
@@ -168,6 +171,32 @@ class Pipeline:
         if step is None:
             return set()
         return {name}.union(*(self._needed(read) for read in step.reads))
+
+
+@contextmanager
+def _watching(
+    connection: Any, on_progress: Progress | None, step: tuple[int, int, str]
+) -> Iterator[None]:
+    """Tell how far a step is, now and every second while it runs: the largest takes minutes."""
+    if on_progress is None:
+        yield
+        return
+    tell, (done, total, text) = on_progress, step
+    tell(done, total, text)
+    over = Event()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            percent = connection.query_progress()
+            tell(done, total, text if percent < 0 else f"{text} {percent:.0f}%")
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _is_about_data(error: Exception) -> bool:
