@@ -22,7 +22,7 @@ from sdil.tasks.mimic.build import assign_parts, build
 from sdil.tasks.mimic.cohort import write_cohort
 from sdil.tasks.mimic.definitions import features, rows_of, windows
 from sdil.tasks.mimic.episodes import load_episodes
-from sdil.tasks.mimic.pipeline import Limits, Pipeline
+from sdil.tasks.mimic.pipeline import STEPS, Limits, Pipeline
 from sdil.tasks.mimic.preparation import fit_preparation
 from sdil.tasks.mimic.quality import masked
 from sdil.tasks.mimic.sources import open_tables
@@ -175,6 +175,17 @@ def test_a_build_is_resumed_and_repeats_itself(tmp_path, monkeypatch):
         k: d.fingerprint() for k, d in again.parts.items()
     }
     assert again.quality == once.quality
+
+
+def test_what_duckdb_says_stays_inside(tiny):
+    step = STEPS[0]
+    stop = tiny._explain(step, RuntimeError("Query interrupted"), None)
+    assert isinstance(stop, KeyboardInterrupt)
+    assert "goes on where it stopped" in str(stop)
+    full = tiny._explain(step, duckdb.OutOfMemoryException("failed"), None)
+    assert "1 GB of memory are not enough" in str(full)
+    other = tiny._explain(step, duckdb.BinderException("a value"), None)
+    assert str(other) == "ICU stays: BinderException (MIMIC-IV 2.2 or 3.x is expected)"
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

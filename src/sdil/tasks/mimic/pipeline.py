@@ -68,6 +68,7 @@ STEPS = (
     Step("patients_of_steps", ("steps", "stays", "charts", "diagnoses_icd"), "patients"),
 )
 _BY_NAME = {step.name: step for step in STEPS}
+_ABOUT_DATA = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.IOException)
 
 
 @dataclass(frozen=True)
@@ -139,16 +140,21 @@ class Pipeline:
                 connection.execute(
                     f"COPY ({fill(step.name)}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
                 )
-        except duckdb.OutOfMemoryException:
-            raise InputError(
-                f"{step.text}: {self._limits.memory_gb} GB of memory are not enough; raise --memory"
-            ) from None
-        except duckdb.Error as error:
-            # DuckDB's messages quote values: they are patient data and stay here
+        except (duckdb.Error, RuntimeError) as error:
+            raise self._explain(step, error, connection) from None
+
+    def _explain(self, step: Step, error: Exception, connection: Any) -> BaseException:
+        """What to raise instead: DuckDB's messages quote values, which are patient data."""
+        if "interrupted" in str(error).lower():  # Ctrl-C, as DuckDB passes it on
+            return KeyboardInterrupt("interrupted; the same command goes on where it stopped")
+        if isinstance(error, duckdb.OutOfMemoryException):
+            memory = self._limits.memory_gb
+            return InputError(f"{step.text}: {memory} GB of memory are not enough; raise --memory")
+        if isinstance(error, _ABOUT_DATA):
             for name in step.reads:
-                if name in self._tables and _is_about_data(error):
-                    raise InputError(self._tables[name].find_fault(connection)) from None
-            raise InputError(f"{step.text}: {type(error).__name__} ({EXPECTED})") from None
+                if name in self._tables:
+                    return InputError(self._tables[name].find_fault(connection))
+        return InputError(f"{step.text}: {type(error).__name__} ({EXPECTED})")
 
     def _view(self, name: str) -> str:
         if name in self._tables:
@@ -197,8 +203,3 @@ def _watching(
     finally:
         over.set()
         watcher.join()
-
-
-def _is_about_data(error: Exception) -> bool:
-    kinds = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.IOException)
-    return isinstance(error, kinds)
