@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import subprocess
@@ -263,6 +264,10 @@ def test_bad_tables_are_named_and_nothing_of_a_patient_is(tmp_path):
     (tmp_path / "old" / "core").mkdir(parents=True)
     with pytest.raises(InputError, match=r"core/ folder is of MIMIC-IV 1\.0"):
         open_tables(tmp_path / "old")
+    (tmp_path / "third").mkdir()
+    (tmp_path / "third" / "ICUSTAYS.csv").touch()
+    with pytest.raises(InputError, match="looks like MIMIC-III"):
+        open_tables(tmp_path / "third")
 
 
 def test_a_truncated_gzip_is_an_error(tmp_path):
@@ -317,8 +322,20 @@ def demo_folder() -> Path:
 def test_demo_counts_and_invariants(tmp_path):
     pipeline = pipeline_of(demo_folder(), tmp_path / "cache")
     flow = write_cohort(pipeline, tmp_path / "cohort.parquet")
-    # as the public concepts (mimic-code, sepsis3) give on the same files, stay by stay
+    # what a transcription of the public concepts (mimic-code: sepsis3, sofa) gave on the same files
     assert (flow.stays, flow.included) == (140, 62)
+    septic = [
+        (stay, round(onset, 4))
+        for stay, inside, onset, _ in cohort_rows(tmp_path / "cohort.parquet")
+        if inside
+    ]
+    assert hashlib.sha256(repr(septic).encode()).hexdigest()[:16] == "23268182e9524cc9"
+    parts = ("sofa", "respiration", "coagulation", "liver", "cardiovascular", "cns", "renal")
+    sums = ", ".join(f"sum({part})::BIGINT AS {part}" for part in parts)
+    found = pipeline.fetch(f"SELECT count(*) AS hours, {sums} FROM sofa", "sofa")
+    assert [int(found[name][0]) for name in ("hours", *parts)] == [
+        *(12_209, 60_963, 9_027, 8_229, 5_254, 17_649, 7_408, 13_396)
+    ]
     built = build(pipeline, seed=3)
     assert {k: d.fingerprint() for k, d in build(pipeline, seed=3).parts.items()} == {
         k: d.fingerprint() for k, d in built.parts.items()
