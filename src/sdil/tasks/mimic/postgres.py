@@ -59,7 +59,7 @@ def _copy(cursor: Any, short: str, name: str, cache: Path) -> Table:
         raise InputError(f"PostgreSQL: the table {where} is missing; {EXPECTED}")
     check_columns(found, name, f"PostgreSQL: {where}")
     columns = tuple(COLUMNS[name])
-    items = table_items(short)
+    items = table_items(short) if "itemid" in columns else ()
     chosen = f" WHERE itemid IN ({', '.join(map(str, items))})" if items else ""
     # the official schema pads ICD codes with blanks (CHAR); as text they lose them
     wanted = (f"{c}::text" if COLUMNS[name][c] == "VARCHAR" else c for c in columns)

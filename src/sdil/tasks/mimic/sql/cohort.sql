@@ -1,4 +1,4 @@
--- Sepsis-3, a row per ICU stay: the first suspected infection of the stay with enough SOFA around it.
+-- Sepsis-3, a row per ICU stay: the first suspected infection of the stay with enough SOFA around.
 WITH septic AS (
     SELECT u.stay_id, u.onset_time,
            max(s.sofa) OVER (PARTITION BY u.stay_id, u.onset_time) AS highest_sofa

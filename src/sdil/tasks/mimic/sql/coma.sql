@@ -1,5 +1,5 @@
--- Glasgow coma scale. Parts not charted come from the previous chart of the last hours, else count as
--- normal; an intubated patient who cannot speak counts as 15.
+-- Glasgow coma scale. Parts not charted come from the previous chart of the last hours, else count
+-- as normal; an intubated patient who cannot speak counts as 15.
 WITH charted AS (
     SELECT
         subject_id, stay_id, charttime,

@@ -1,6 +1,8 @@
--- What several steps share. `zero` is the end of hour 0 of a stay: hour h covers (zero + h - 1, zero + h].
-CREATE OR REPLACE MACRO hour_of(t, zero) AS CAST(ceil(date_diff('second', zero, t) / 3600.0) AS INTEGER);
-CREATE OR REPLACE MACRO hour_reached(t, zero) AS CAST(floor(date_diff('second', zero, t) / 3600.0) AS INTEGER);
+-- What several steps share. `zero` is the end of hour 0 of a stay; hour h ends at zero + h.
+CREATE OR REPLACE MACRO hour_of(t, zero) AS
+    CAST(ceil(date_diff('second', zero, t) / 3600.0) AS INTEGER);
+CREATE OR REPLACE MACRO hour_reached(t, zero) AS
+    CAST(floor(date_diff('second', zero, t) / 3600.0) AS INTEGER);
 -- Limits of variables.csv: an empty one does not bind.
 CREATE OR REPLACE MACRO acceptable(v, more_than, at_least, less_than, at_most) AS
     v IS NOT NULL

@@ -2,11 +2,11 @@
 WITH weighed AS (
     SELECT c.stay_id, c.valuenum AS weight
     FROM charts AS c
-    JOIN items AS i ON i.itemid = c.itemid AND i.variable = 'weight'
+    JOIN items AS i ON i.itemid = c.itemid AND i.variable IN ('weight_at_admission', 'weight_daily')
     WHERE acceptable(c.valuenum, i.more_than, i.at_least, i.less_than, i.at_most)
-    -- 226512, the admission weight, before daily ones
-    QUALIFY row_number() OVER (PARTITION BY c.stay_id
-                               ORDER BY c.itemid DESC, c.charttime, c.valuenum) = 1
+    QUALIFY row_number() OVER (
+        PARTITION BY c.stay_id
+        ORDER BY i.variable = 'weight_at_admission' DESC, c.charttime, c.valuenum) = 1
 ), conditions AS (
     SELECT DISTINCT d.hadm_id, k.family, k.points
     FROM diagnoses_icd AS d

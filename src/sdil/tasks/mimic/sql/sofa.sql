@@ -4,8 +4,9 @@ WITH span AS (
     FROM clock JOIN stays USING (stay_id)
 ), timed AS (
     SELECT stay_id, charttime,
-           date_diff('minute', coalesce(lag(charttime) OVER (PARTITION BY stay_id ORDER BY charttime),
-                                        first_beat), charttime) AS minutes,
+           date_diff('minute', coalesce(
+               lag(charttime) OVER (PARTITION BY stay_id ORDER BY charttime), first_beat
+           ), charttime) AS minutes,
            urine
     FROM urine JOIN span USING (stay_id)
 ), collected AS (  -- urine of the last 24 hours, and the time it was collected in

@@ -1,5 +1,5 @@
--- What was measured in the 4 hours up to each state, in long form: means, and for urine the sum. State
--- k is the one at origin + 4 k hours; states before the first step serve to hold values.
+-- What was measured in the 4 hours up to each state, in long form: means, and for urine the sum.
+-- State k is the one at origin + 4 k hours; states before the first step serve to hold values.
 WITH chosen AS (
     SELECT p.*, s.hadm_id, s.subject_id, c.hour_zero, c.last_hour
     FROM steps AS p JOIN stays AS s USING (stay_id) JOIN clock AS c USING (stay_id)

@@ -1,6 +1,7 @@
--- What was given in each step: fluid (tonicity-adjusted mL, an infusion spread evenly over its time)
--- and the highest rate of vasopressors (mcg/kg/min of norepinephrine or its equivalent). Step k begins
--- at origin + 4 k hours; the one before the first is wanted too, as the first "previous action".
+-- What was given in each step: fluid (tonicity-adjusted mL, an infusion spread evenly over its
+-- time) and the highest rate of vasopressors (mcg/kg/min of norepinephrine or its equivalent).
+-- Step k begins at origin + 4 k hours; the one before the first is wanted too, as the first
+-- "previous action".
 WITH spans AS (
     SELECT stay_id, step, origin + step * INTERVAL ($step) HOUR AS begins,
            origin + (step + 1) * INTERVAL ($step) HOUR AS ends

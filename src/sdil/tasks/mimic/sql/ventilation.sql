@@ -27,7 +27,8 @@ WITH flow AS (
     FROM oxygen FULL JOIN modes USING (stay_id, charttime)
     LEFT JOIN ventilation_terms AS d ON d.variable = 'oxygen_device' AND d.text = device
     LEFT JOIN ventilation_terms AS m ON m.variable = 'ventilator_mode' AND m.text = mode
-    LEFT JOIN ventilation_terms AS h ON h.variable = 'ventilator_mode_hamilton' AND h.text = hamilton
+    LEFT JOIN ventilation_terms AS h
+        ON h.variable = 'ventilator_mode_hamilton' AND h.text = hamilton
 ), stated AS (
     SELECT stay_id, charttime, CASE
         WHEN by_device = 'Tracheostomy' THEN 'Tracheostomy'
