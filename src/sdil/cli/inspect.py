@@ -11,6 +11,8 @@ import tyro
 
 from sdil.cli.console import parse, print_json, print_table, show
 from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.files import read_json
 from sdil.formats.folder import Truth, describe, load_demonstrations, load_truth
 from sdil.trajectories import Trajectories
 
@@ -27,14 +29,25 @@ def inspect(
     """Say what a folder of demonstrations holds, after checking every value in it.
 
     Args:
-        folder: A folder that `sdil collect` or `sdil.save_demonstrations` wrote.
+        folder: A folder that `sdil collect`, `sdil mimic build` or `sdil.save_demonstrations`
+            wrote.
         as_json: Print the answer as JSON.
     """
+    report = _find_report(folder)
+    if report is not None and not (folder / "sdil.json").exists():  # the parts lie in folders below
+        if as_json:
+            print_json({"folder": str(folder), "quality": report})
+            return
+        _show_report(report)
+        parts = [p.parent for p in sorted(folder.glob("*/sdil.json"))]
+        print(f"sets of demonstrations: {', '.join(map(str, parts))}")
+        return
     about, demos, truth = describe(folder), load_demonstrations(folder), load_truth(folder)
     summary = summarise(demos, truth)
     head = {key: about[key] for key in ("task", "environment", "origin")}
     if as_json:
-        print_json({"folder": str(folder), **head, **summary})
+        quality = {} if report is None else {"quality": report}
+        print_json({"folder": str(folder), **head, **summary, **quality})
         return
     made = ", ".join(f"{k} {v}" for k, v in about["origin"].items() if v is not None)
     print(f"{folder}: task {about['task']}, environment {about['environment']}")
@@ -52,7 +65,41 @@ def inspect(
         shares = [summary[name]["action_share"] for name in names]
         rows = [[str(a), *(_percent(s, a) for s in shares)] for a in range(len(shares[0]))]
         print_table("actions", ["action", *names], rows)
+    if report is not None:
+        _show_report(report)
     print(f"fingerprint {summary['fingerprint'][:16]}")
+
+
+def _find_report(folder: Path) -> dict[str, Any] | None:
+    """The quality report of a MIMIC-IV build: in the folder itself, or above one of its parts."""
+    for path in (folder / "quality.json", folder.absolute().parent / "quality.json"):
+        if path.is_file():
+            report = read_json(path, what="a folder with a quality report")
+            if not isinstance(report, dict) or not report.keys() >= _REPORT_KEYS:
+                raise InputError(f"{path}: damaged; build the demonstrations again")
+            return report
+    return None
+
+
+_REPORT_KEYS = {"cells", "flow", "missingness", "actions", "outcome_by_sofa"}
+
+
+def _show_report(report: dict[str, Any]) -> None:
+    print_table("cohort", ["", "stays"], [[k, str(v)] for k, v in report["flow"].items()])
+    kinds = ("measured", "held", "imputed")
+    rows = [
+        [name, *(v if isinstance(v := shares[k], str) else f"{v:.1%}" for k in kinds)]
+        for name, shares in report["missingness"].items()
+    ]
+    print_table("states: share measured in the last step, held, imputed", ["", *kinds], rows)
+    steps = report["actions"]["steps"]
+    rows = [[f"fluid {i}", *map(str, row)] for i, row in enumerate(steps)]
+    print_table("steps by action", ["", *(f"pressor {i}" for i in range(len(steps)))], rows)
+    rows = [
+        [band["sofa"], str(band["stays"]), str(band["died"])] for band in report["outcome_by_sofa"]
+    ]
+    print_table("outcome by highest SOFA around onset", ["SOFA", "stays", "died"], rows)
+    print(report["cells"])
 
 
 _LABELS = {
