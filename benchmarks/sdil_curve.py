@@ -2,6 +2,7 @@
 
     python benchmarks/sdil_curve.py                                    # the table of docs/sdil.md
     python benchmarks/sdil_curve.py --task doorkey-6x6
+    python benchmarks/sdil_curve.py --task sepsis --sizes 100 --seeds 0 1 2 --variants ...
     python benchmarks/sdil_curve.py --sizes 10 30 --seeds 100 101 102 103 --variants default ...
     python benchmarks/sdil_curve.py --variants bc-clean bc dwbc oracle   # docs/baselines.md
 
@@ -82,14 +83,14 @@ def run_cell(task: str, noisy: int, size: int, seed: int, variant: str) -> dict[
         data = demos.clean_only() if variant.endswith("-clean") else demos
         more: dict[str, Any] = {"truth": truth.noisy_good} if variant == "oracle" else {}
         if learner.environment != "never":
-            more["env"] = chosen.table()
+            more["env"] = chosen.table() or chosen.environment
         policy = learner.fit(data, valid=valid, seed=seed, on_epoch=epochs.append, **more)
     seconds = time.process_time() - began
     windows = Windows(valid.clean, policy.look_back)
     index = torch.arange(len(windows))
     probs = policy.action_probs(windows.at(index))
     predicted = probs.argmax(1)
-    ran = sdil.evaluate(policy, task, episodes=1000, seed=20_000 + seed)
+    ran = sdil.evaluate(policy, task, seed=20_000 + seed)  # 1,000 episodes, or exact in a model
     cell: dict[str, Any] = {
         "task": task,
         "noisy": noisy,
