@@ -223,7 +223,9 @@ def test_a_reward_that_diverges_is_said(demos):
 
 
 def test_it_says_when_it_worked_from_the_log_alone(demos):
-    assert QUICK.fit(demos, env="fourrooms").learner == "mce-irl (offline)"
+    assert QUICK.fit(demos, env=None).learner == "mce-irl (offline)"
+    assert QUICK.fit(demos, env="CartPole-v1").learner == "mce-irl (offline)"  # it has no table
+    assert QUICK.fit(demos, env="fourrooms").learner == "mce-irl"
     table = sdil.get_task("fourrooms").table()
     assert QUICK.fit(demos, env=table).learner == "mce-irl"
 

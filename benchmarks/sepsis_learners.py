@@ -1,7 +1,8 @@
-"""Learners on demonstrations made by `sdil mimic build`: measures on clean test patients.
+"""Learners on demonstrations split into train, valid and test: measures on clean test patients.
 
     sdil mimic build --mimic MIMIC --out demos/mimic
-    python benchmarks/mimic_learners.py demos/mimic
+    python benchmarks/sepsis_learners.py demos/mimic
+    python benchmarks/sepsis_learners.py demos/sepsis   # where demos/sepsis/train, valid, test exist
 
 Intervals are percentiles over bootstrap samples of the test patients. They are wide on the open
 demo of MIMIC-IV, and tell nothing about the choice of a learner.
@@ -43,7 +44,8 @@ def main(
     """
     torch.set_num_threads(1)
     train, valid, test = (sdil.load_demonstrations(data / n) for n in ("train", "valid", "test"))
-    patients = np.array([str(g) for g in test.clean.groups])
+    who = zip(test.clean.groups, test.clean.ids, strict=True)
+    patients = np.array([name if group is None else group for group, name in who])
     begin(
         data=str(data.name),
         seed=seed,
