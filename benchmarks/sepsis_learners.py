@@ -2,7 +2,7 @@
 
     sdil mimic build --mimic MIMIC --out demos/mimic
     python benchmarks/sepsis_learners.py demos/mimic
-    python benchmarks/sepsis_learners.py demos/sepsis   # where demos/sepsis/train, valid, test exist
+    python benchmarks/sepsis_learners.py demos/sepsis   # with train, valid and test in it
 
 Intervals are percentiles over bootstrap samples of the test patients. They are wide on the open
 demo of MIMIC-IV, and tell nothing about the choice of a learner.
