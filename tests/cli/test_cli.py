@@ -197,6 +197,11 @@ def test_help_and_version(capsys):
     assert "--weight-decay" in capsys.readouterr().out
 
 
+def _hear_interrupts() -> None:
+    """A shell's background jobs ignore SIGINT, and pass that on to what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_can_be_resumed_bit_for_bit(folder, tmp_path, how):
     options = [
@@ -214,6 +219,7 @@ def test_an_interrupted_run_can_be_resumed_bit_for_bit(folder, tmp_path, how):
         [sys.executable, "-m", "sdil.cli", *options, str(tmp_path / "cut")],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_hear_interrupts,
     )
     deadline = time.monotonic() + 120
     while len(list((tmp_path / "cut").glob("checkpoint-[0-9]*"))) < 2:
