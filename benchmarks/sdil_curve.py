@@ -52,6 +52,7 @@ VARIANTS: dict[str, Any] = {
     "M 1": lambda: sdil.SDIL(look_back=1),
     "M 10": lambda: sdil.SDIL(look_back=10),
     "d_z 32": lambda: sdil.SDIL(skill_size=32),
+    "hidden 32": lambda: sdil.SDIL(hidden=32),
     "hidden 128": lambda: sdil.SDIL(hidden=128),
     **{
         f"discovery {n} epochs": (lambda n=n: sdil.SDIL(discovery_epochs=n))

@@ -418,3 +418,16 @@ def test_in_sepsis_what_sees_only_the_state_is_evaluated_exactly(tmp_path, capsy
     told = json.loads(capsys.readouterr().out)["environment"]
     assert told["exact"] is False
     assert told["n_episodes"] == 30
+
+
+def test_records_without_an_environment_are_compared_with_records(folder, tmp_path, capsys):
+    data, out = tmp_path / "records", tmp_path / "run"
+    sdil.save_demonstrations(sdil.load_demonstrations(folder), data)
+    capsys.readouterr()
+    assert run("train", "bc", "--data", data, "--out", out, "--max-updates", 20) == 0
+    assert "sdil evaluate" in (text := capsys.readouterr().out)
+    assert "--data FOLDER" in text
+    assert run("evaluate", out, "--data", data) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert run("evaluate", out) == 2
+    assert "or --data with recorded episodes" in capsys.readouterr().err

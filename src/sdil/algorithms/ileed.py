@@ -39,7 +39,7 @@ class ILEED:
     batch_size: int = 256
     """Steps per update."""
     min_updates: int = 400
-    """Updates before early stopping may end training."""
+    """Updates at the least; weights of fewer are never kept."""
     patience: int = 200
     """Updates without a better clean validation likelihood after which training ends."""
     max_updates: int = 4_000

@@ -111,7 +111,7 @@ class RewardLearner(ABC):
     offline_entropy_weight: float = 0.1
     """Offline: weight of the policy's entropy, against rewards as they are."""
     min_updates: int = 400
-    """Offline: updates before early stopping may end training."""
+    """Offline: updates at the least; weights of fewer are never kept."""
     patience: int = 200
     """Offline: updates without a better clean validation likelihood after which training ends."""
     max_updates: int = 4_000

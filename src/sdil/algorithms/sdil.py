@@ -3,7 +3,7 @@
 Algorithm 1 of the paper: phase 1 discovers skills on clean and noisy demonstrations (Algorithm 2,
 in `discovery.py`); phase 2 reuses them on the clean ones, first learning to select (section 4.3,
 step 1), then refining everything (step 2). Departures; the first two are fields, and `SDIL.paper()`
-has the paper's forms but for the bound of `L_adv`:
+has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else it keeps):
 
 - `L_KD` is the negative log-likelihood of the teacher's skill; the paper's `-p` has no gradient
   where it is needed most.
@@ -115,7 +115,7 @@ class SDIL:
     negative_share: float = 0.2
     """At most this share of the noisy steps, the lowest, are bad ones."""
     min_updates: int = 400
-    """Updates before early stopping may end select or refine."""
+    """Updates of select and of refine at the least; weights of fewer are never kept."""
     patience: int = 200
     """Updates without a better clean validation likelihood after which each ends."""
     max_updates: int = 4_000

@@ -64,9 +64,13 @@ def evaluate(
     saved_by_hand = not (run / "run.json").exists()  # policy.save: it has no run.json
     where = env or (None if saved_by_hand else read_run(run)["environment"])
     rows = []
-    if episodes is None or episodes > 0:
+    only_records = where is None and episodes is None and data is not None
+    if (episodes is None or episodes > 0) and not only_records:
         if where is None:
-            raise InputError(f"{run} does not say where its data came from; pass --env")
+            raise InputError(
+                f"{run} does not say where its data came from; pass --env, "
+                "or --data with recorded episodes to compare with"
+            )
         with progress(f"running {where}") as update:
             result = run_episodes(
                 policy, where, episodes=episodes, seed=seed, n_envs=n_envs, on_progress=update

@@ -12,7 +12,7 @@ import tyro
 from sdil.algorithms import LEARNERS
 from sdil.algorithms.learner import Learner
 from sdil.cli.console import check_seed, parse, print_json, print_table, set_threads
-from sdil.cli.run import RunInputs, continue_run, start_run
+from sdil.cli.run import RunInputs, continue_run, read_run, start_run
 from sdil.errors import InputError
 
 
@@ -126,7 +126,8 @@ def _report(out: Path, last: dict[str, Any], as_json: bool) -> None:
             ["figure", "value"],
             [[k.replace("_", " "), _show(v)] for k, v in figures.items() if k not in _NAMES],
         )
-    print(f"written to {out}; measure it with: sdil evaluate {out}")
+    more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
+    print(f"written to {out}; measure it with: sdil evaluate {out}{more}")
 
 
 _NAMES = ("phase", "epoch")

@@ -7,7 +7,7 @@ a Markov model a policy that sees only the state needs no episodes: what it earn
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -69,7 +69,7 @@ class Evaluation:
     n_episodes: int
     """How many episodes were run; 0 where `exact`."""
     seed: int
-    episodes: Episodes
+    episodes: Episodes = field(repr=False)
     exact: bool = False
     """True where everything was computed from the transition probabilities, nothing sampled."""
 
