@@ -44,6 +44,8 @@ class Oracle:
     """Updates without a better clean validation likelihood after which training ends."""
     max_updates: int = 4_000
     """Updates at the most."""
+    clean_share: float = 0.25
+    """Share of each batch drawn from the clean set, as in SDIL's discovery."""
 
     name: ClassVar[str] = "oracle"
     reference: ClassVar[str] = "a limit, told the truth"
@@ -67,14 +69,18 @@ class Oracle:
         told = _check_truth(demos, truth)
         data = WeighedData(demos, valid, self, seed)
         steps = torch.arange(data.n_clean)
+        share = 0.0
         if data.n_noisy:
             good = np.concatenate([told[name] for name in data.demos.noisy.ids])
             steps = torch.cat([steps, data.n_clean + torch.from_numpy(np.flatnonzero(good))])
+            share = self.clean_share
         with seeded(seed) as generator:
             network = data.network()
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            return {"imitation": data.nll(network, steps[index]).mean()}
+            clean = data.draw_clean(int(share * len(index)), generator)
+            batch = torch.cat([clean, steps[index[len(clean) :]]])
+            return {"imitation": data.nll(network, batch).mean()}
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",
