@@ -9,7 +9,7 @@ steps have confidence 1.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -19,41 +19,20 @@ from torch import Tensor
 from sdil.algorithms.isw_bc import weighted_nll
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData
+from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import JudgingPolicy, PairJudge
 
 
 @dataclass(frozen=True)
-class CAIL:
+class CAIL(WeighingLearner):
     """Behaviour cloning with confidences learned in an outer loop."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     inner_rate: float = 0.1
     """Step size of the one step that the outer loop looks through."""
 
     name: ClassVar[str] = "cail"
     reference: ClassVar[str] = "Zhang et al., NeurIPS 2021"
-    noisy_set: ClassVar[str] = "steps weighed"
-    environment: ClassVar[str] = "never"
-    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,
@@ -105,12 +84,4 @@ class CAIL:
             n_samples=len(windows),
             without_decay=("confidence",),  # its gradient is so small that decay would drown it
         )
-        return JudgingPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            judge,
-            saw_noisy=data.n_noisy > 0,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, judge)

@@ -11,7 +11,7 @@ Departures: the discriminator is trained for a fixed, short time instead of with
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -19,33 +19,15 @@ from torch import Tensor
 
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData, train_discriminator
+from sdil.algorithms.weighing import WeighedData, WeighingLearner, train_discriminator
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import AdvantageJudge, JudgingPolicy
 
 
 @dataclass(frozen=True)
-class DemoDICE:
+class DemoDICE(WeighingLearner):
     """Behaviour cloning weighted by corrected stationary distributions."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     discriminator_updates: int = 1_000
     """Updates of the discriminator."""
     gamma: float = 0.99
@@ -55,9 +37,6 @@ class DemoDICE:
 
     name: ClassVar[str] = "demodice"
     reference: ClassVar[str] = "Kim et al., ICLR 2022"
-    noisy_set: ClassVar[str] = "steps weighed"
-    environment: ClassVar[str] = "never"
-    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,
@@ -110,15 +89,7 @@ class DemoDICE:
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(windows),
         )
-        return JudgingPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            judge,
-            saw_noisy=data.n_noisy > 0,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, judge)
 
 
 def value_loss(

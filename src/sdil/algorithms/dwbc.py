@@ -8,40 +8,22 @@ validation, and without a noisy set only the term of behaviour cloning is left.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData
+from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import DiscriminatorJudge, JudgingPolicy
 
 
 @dataclass(frozen=True)
-class DWBC:
+class DWBC(WeighingLearner):
     """Behaviour cloning weighted by a discriminator."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     eta: float = 0.5
     """The share of expert steps assumed in the noisy set."""
     alpha: float = 7.5
@@ -53,9 +35,6 @@ class DWBC:
 
     name: ClassVar[str] = "dwbc"
     reference: ClassVar[str] = "Xu et al., ICML 2022"
-    noisy_set: ClassVar[str] = "steps weighed"
-    environment: ClassVar[str] = "never"
-    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,
@@ -106,15 +85,7 @@ class DWBC:
             valid_loss=lambda: data.valid_nll(network),
             n_samples=data.n_noisy or data.n_clean,
         )
-        return JudgingPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            d,
-            saw_noisy=data.n_noisy > 0,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, d)
 
 
 def discriminator_loss(clean: Tensor, noisy: Tensor, eta: float) -> Tensor:

@@ -9,7 +9,7 @@ clean validation.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -17,41 +17,20 @@ from torch import Tensor, nn
 
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData
+from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import ExpertiseJudge, JudgingPolicy, mixture_likelihood
 
 
 @dataclass(frozen=True)
-class ILEED:
+class ILEED(WeighingLearner):
     """Joint estimate of a policy and of each demonstration's expertise."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     expertise_size: int = 4
     """Numbers that describe the expertise of a demonstration."""
 
     name: ClassVar[str] = "ileed"
     reference: ClassVar[str] = "Beliaev et al., ICML 2022"
-    noisy_set: ClassVar[str] = "steps weighed"
-    environment: ClassVar[str] = "never"
-    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,
@@ -94,12 +73,4 @@ class ILEED:
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
         )
-        return JudgingPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            judge,
-            saw_noisy=data.n_noisy > 0,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, judge)

@@ -7,7 +7,7 @@ Departures: the discriminator is trained for a fixed, short time instead of with
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,33 +15,15 @@ from torch import Tensor
 
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData, train_discriminator
+from sdil.algorithms.weighing import WeighedData, WeighingLearner, train_discriminator
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import JudgingPolicy, PairJudge
 
 
 @dataclass(frozen=True)
-class ISWBC:
+class ISWBC(WeighingLearner):
     """Behaviour cloning weighted by a ratio of densities."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     discriminator_updates: int = 1_000
     """Updates of the discriminator."""
     threshold: float = 0.0
@@ -51,9 +33,6 @@ class ISWBC:
 
     name: ClassVar[str] = "isw-bc"
     reference: ClassVar[str] = "Li et al., NeurIPS 2023"
-    noisy_set: ClassVar[str] = "steps weighed"
-    environment: ClassVar[str] = "never"
-    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,
@@ -86,15 +65,7 @@ class ISWBC:
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
         )
-        return JudgingPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            judge,
-            saw_noisy=data.n_noisy > 0,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, judge)
 
     @torch.no_grad()
     def _weights(self, judge: PairJudge, data: WeighedData) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData
+from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.networks.policies import PlainPolicy
@@ -23,34 +23,15 @@ from sdil.spaces import Array
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(WeighingLearner):
     """The limit: behaviour cloning of the clean steps and the truly good noisy ones."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     clean_share: float = 0.25
     """Share of each batch drawn from the clean set, as in SDIL's discovery."""
 
     name: ClassVar[str] = "oracle"
     reference: ClassVar[str] = "a limit, told the truth"
     noisy_set: ClassVar[str] = "its truly good steps"
-    environment: ClassVar[str] = "never"
     judges_steps: ClassVar[bool] = False
 
     def fit(

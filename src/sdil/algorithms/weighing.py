@@ -1,4 +1,4 @@
-"""What learners that weigh noisy steps have in common: their data, and a discriminator.
+"""What learners that weigh noisy steps have in common: fields, data and a discriminator.
 
 All train the policy network that BC trains, on the same splits and budget, and stop on the
 likelihood of clean validation actions.
@@ -6,29 +6,61 @@ likelihood of clean validation actions.
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.algorithms.learner import hold_out
-from sdil.algorithms.training import Fields, Stages, mean_nll
+from sdil.algorithms.training import Stages, mean_nll
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import StepNetwork
+from sdil.networks.judges import Judge, JudgingPolicy, StepNetwork
 from sdil.networks.policies import Architecture, PlainNetwork
 from sdil.windows import Windows
 
 
-class NetworkFields(Fields, Protocol):
-    """The hyper-parameters of a learner with a plain policy network."""
+@dataclass(frozen=True)
+class WeighingLearner:
+    """The hyper-parameters that all of them share, which are BC's."""
 
-    @property
-    def look_back(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
+    look_back: int = 0
+    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
+    hidden: int = 64
+    """Width of the hidden layers."""
+    layers: int = 2
+    """Number of hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: int = 256
+    """Steps per update."""
+    min_updates: int = 400
+    """Updates at the least; weights of fewer are never kept."""
+    patience: int = 200
+    """Updates without a better clean validation likelihood after which training ends."""
+    max_updates: int = 4_000
+    """Updates at the most."""
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+    noisy_set: ClassVar[str] = "steps weighed"
+    environment: ClassVar[str] = "never"
+    judges_steps: ClassVar[bool] = True
+
+    def policy(self, data: WeighedData, network: PlainNetwork, judge: Judge) -> JudgingPolicy:
+        """What was trained, as a policy."""
+        return JudgingPolicy(
+            data.demos.spaces,
+            data.architecture,
+            network,
+            judge,
+            saw_noisy=data.n_noisy > 0,
+            learner=self.name,
+            hyperparameters=asdict(self),
+        )
 
 
 class WeighedData:
@@ -38,7 +70,7 @@ class WeighedData:
         self,
         demos: Demonstrations,
         valid: Demonstrations | None,
-        learner: NetworkFields,
+        learner: WeighingLearner,
         seed: int,
     ) -> None:
         train, held_out = hold_out(demos, valid, seed=seed)

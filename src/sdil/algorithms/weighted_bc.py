@@ -7,7 +7,7 @@ Yamashina, ICLR 2021, who iterate it.)
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -16,41 +16,20 @@ from torch import Tensor
 from sdil.algorithms.isw_bc import weighted_nll
 from sdil.algorithms.learner import OnEpoch, State, check
 from sdil.algorithms.training import Stages, seeded
-from sdil.algorithms.weighing import WeighedData
+from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.networks.judges import JudgingPolicy, LikelihoodJudge
 
 
 @dataclass(frozen=True)
-class WeightedBC:
+class WeightedBC(WeighingLearner):
     """Behaviour cloning weighted by the likelihood under a clean clone."""
 
-    look_back: int = 0
-    """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
-    """Width of the hidden layers."""
-    layers: int = 2
-    """Number of hidden layers."""
-    learning_rate: float = 1e-3
-    """Adam's step size."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: int = 256
-    """Steps per update."""
-    min_updates: int = 400
-    """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
-    """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
-    """Updates at the most."""
     power: float = 1.0
     """Likelihoods are raised to it: 0 trusts every step, a large one only the likeliest."""
 
     name: ClassVar[str] = "weighted-bc"
     reference: ClassVar[str] = "after Sasaki, ICLR 2021"
-    noisy_set: ClassVar[str] = "steps weighed"
-    environment: ClassVar[str] = "never"
-    judges_steps: ClassVar[bool] = True
 
     def fit(
         self,
@@ -89,15 +68,7 @@ class WeightedBC:
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
         )
-        return JudgingPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            judge,
-            saw_noisy=data.n_noisy > 0,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, judge)
 
     @torch.no_grad()
     def _weights(self, judge: LikelihoodJudge, data: WeighedData) -> Tensor:

@@ -132,8 +132,10 @@ def rollout(
     place = _place(environment)
     if isinstance(place, Table | MarkovModel):
         check_spaces(policy, place.spaces)
-        through = _through_table if isinstance(place, Table) else _through_model
-        return through(policy, place, seeds, on_progress)  # type: ignore[arg-type]  # its own kind
+    if isinstance(place, Table):
+        return _through_table(policy, place, seeds, on_progress)
+    if isinstance(place, MarkovModel):
+        return _through_model(policy, place, seeds, on_progress)
     envs = [place() for _ in range(min(n_envs, episodes))]
     try:
         check_spaces(policy, Spaces(envs[0].observation_space, envs[0].action_space))
