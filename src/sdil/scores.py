@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +20,10 @@ class StepScores:
     """The most probable skill of each step, where the learner has skills. (T,) integers"""
     skill_probs: Array | None = None
     """How probable each of the K skills is. (T, K)"""
+    parts: Mapping[str, Array] = field(default_factory=dict)
+    """The signals behind `optimality`, by name, each in [-1, 1]; empty where it is one. (T,)"""
+    spread: Array | None = None
+    """How unsure it is: the standard deviation over several estimates of `optimality`. (T,)"""
 
     def segments(self) -> list[Segment]:
         """Runs of equal skill, in order; without skills, runs on the same side of 0."""

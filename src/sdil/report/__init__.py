@@ -1,0 +1,1 @@
+"""Tables, figures and the page: renders records, never loads a model."""
