@@ -31,8 +31,18 @@ MAY_SEE = {
     "algorithms": BASE | {"networks", "algorithms"},
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
+    "curation": BASE,
     "cli": BASE
-    | {"__version__", "formats", "networks", "algorithms", "evaluation", "tasks", "cli"},
+    | {
+        "__version__",
+        "curation",
+        "formats",
+        "networks",
+        "algorithms",
+        "evaluation",
+        "tasks",
+        "cli",
+    },
 }
 BASE_ORDER = {
     "errors": set(),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sdil.algorithms.oracle import Oracle as Oracle
     from sdil.algorithms.sdil import SDIL as SDIL
     from sdil.algorithms.weighted_bc import WeightedBC as WeightedBC
+    from sdil.curation import curate as curate
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
     from sdil.evaluation.metrics import action_metrics as action_metrics
@@ -58,6 +59,7 @@ _HOMES = {
     "InputError": "sdil.errors",
     "Spaces": "sdil.spaces",
     "Trajectory": "sdil.trajectories",
+    "curate": "sdil.curation",
     "action_metrics": "sdil.evaluation.metrics",
     "evaluate": "sdil.evaluation.rollout",
     "load_demonstrations": "sdil.formats.folder",

@@ -15,6 +15,7 @@ COMMANDS = {
     "algorithms": "list the learners",
     "evaluate": "measure a policy in its environment and on recorded steps",
     "score": "say how good each step and segment of demonstrations is",
+    "curate": "write cleaner demonstrations: only the steps that score well",
     "demo": "collect, train and evaluate on FourRooms, end to end",
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
     "expert": "train a PPO agent that can demonstrate a task (needs sdil[experts])",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import duckdb
 import numpy as np
 import tyro
 
@@ -15,13 +14,12 @@ from sdil.cli.console import parse, print_json, print_table, show
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
-from sdil.files import new_file
 from sdil.formats.folder import load_demonstrations, load_truth
+from sdil.formats.scores import ScoredSet, write_scores
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.judges import JudgingPolicy
 from sdil.scores import StepScores
 from sdil.spaces import Array
-from sdil.trajectories import Trajectories
 
 
 def main(arguments: list[str]) -> None:
@@ -53,11 +51,7 @@ def score(
     """
     if out.is_dir() or (out.exists() and not overwrite):
         raise InputError(f"{out} exists already; choose another name or pass --overwrite")
-    policy = load_policy(run)
-    if not isinstance(policy, HierarchicalPolicy | JudgingPolicy):
-        raise InputError(
-            f"{run}: {policy.learner} does not judge steps; `sdil algorithms` says which do"
-        )
+    policy = load_judge(run)
     demos, truth = load_demonstrations(data), load_truth(data)
     check_spaces(policy, demos.spaces)
     chosen = {"clean": demos.clean, "noisy": demos.noisy}
@@ -65,7 +59,7 @@ def score(
     if not chosen:
         raise InputError(f"{data} has no {which} episodes to judge")
     judged = {name: policy.score(trajectories) for name, trajectories in chosen.items()}
-    _write(out, _columns(chosen, judged))
+    write_scores(out, {name: ScoredSet(chosen[name].ids, judged[name]) for name in chosen})
     goods = {} if truth is None else {"clean": truth.clean_good, "noisy": truth.noisy_good}
     summary = {name: _summarise(judged[name], goods.get(name)) for name in chosen}
     if as_json:
@@ -74,6 +68,16 @@ def score(
     rows = [[label, *(show(summary[n][key]) for n in chosen)] for key, label in _LABELS.items()]
     print_table("scores", ["", *chosen], rows)
     print(f"written to {out}")
+
+
+def load_judge(run: Path) -> HierarchicalPolicy | JudgingPolicy:
+    """The policy of a run, if it can judge steps."""
+    policy = load_policy(run)
+    if not isinstance(policy, HierarchicalPolicy | JudgingPolicy):
+        raise InputError(
+            f"{run}: {policy.learner} does not judge steps; `sdil algorithms` says which do"
+        )
+    return policy
 
 
 _LABELS = {
@@ -85,35 +89,6 @@ _LABELS = {
     "auroc": "AUROC against the truth",
     "average_precision": "average precision",
 }
-
-
-def _columns(
-    chosen: dict[str, Trajectories], judged: dict[str, list[StepScores]]
-) -> dict[str, Array]:
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    for name, trajectories in chosen.items():
-        for episode, scores in zip(trajectories.ids, judged[name], strict=True):
-            n, segments = len(scores.optimality), scores.segments()
-            number = np.repeat(np.arange(len(segments)), [s.stop - s.start for s in segments])
-            columns["set"].append(np.full(n, name, object))
-            columns["episode"].append(np.full(n, episode, object))
-            columns["step"].append(np.arange(n))
-            if scores.skill is not None:
-                columns["skill"].append(scores.skill)
-            columns["optimality"].append(scores.optimality)
-            columns["segment"].append(number)
-            columns["segment_optimality"].append(np.array([s.optimality for s in segments])[number])
-    return {k: np.concatenate(v) for k, v in columns.items() if v}
-
-
-_COLUMNS = ("set", "episode", "step", "skill", "optimality", "segment", "segment_optimality")
-
-
-def _write(out: Path, columns: dict[str, Array]) -> None:
-    with new_file(out.absolute()) as temporary, duckdb.connect() as connection:
-        connection.register("steps", columns)
-        path = str(temporary).replace("'", "''")
-        connection.execute(f"COPY (SELECT * FROM steps) TO '{path}' (FORMAT parquet)")
 
 
 def _summarise(judged: Sequence[StepScores], good: list[Array] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ the last one twice. `sdil.json` says which episodes these are, so saving and loa
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,13 @@ def save_demonstrations(
     truth: Truth | None = None,
     origin: dict[str, Any] | None = None,
     overwrite: bool = False,
+    write_more: Callable[[Path], None] | None = None,
 ) -> None:
     """Write demonstrations to a new folder, whole or not at all.
 
     `task` and `environment` (a Gymnasium id) say where they come from, `origin` is free text for
-    people (who collected, how, with which seed); `truth` is stored apart.
+    people (who collected, how, with which seed); `truth` is stored apart. `write_more` is given
+    the folder before it takes its name, to write further files into it.
     """
     for name, trajectories in zip(_SETS, (demos.clean, demos.noisy), strict=True):
         if truth is not None:
@@ -94,7 +97,14 @@ def save_demonstrations(
                 arrays["noisy_segment"] = _join(truth.noisy_segment, np.int8)
                 arrays["segment_names"] = np.array(truth.segment_names)
             np.savez_compressed(temporary / "truth.npz", allow_pickle=False, **arrays)
+        if write_more is not None:
+            write_more(temporary)
         write_json(temporary / _ABOUT, about)
+
+
+def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) -> None:
+    """Add to what Minari says of each episode of a set (its metadata); values are plain."""
+    _open_minari(folder / f"{name}-v0").update_episode_metadata(notes)
 
 
 def load_demonstrations(folder: str | Path) -> Demonstrations:

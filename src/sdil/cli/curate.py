@@ -1,0 +1,262 @@
+"""`sdil curate`: a new folder of demonstrations that holds only the good steps of another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from sdil.cli.console import parse, print_json, print_table, show
+from sdil.cli.score import load_judge
+from sdil.curation import SHORTEST, Curated
+from sdil.curation import curate as keep_good_steps
+from sdil.errors import InputError
+from sdil.evaluation.rollout import check_spaces
+from sdil.files import read_json, refuse_existing, write_json
+from sdil.formats.folder import (
+    Truth,
+    annotate_episodes,
+    describe,
+    load_demonstrations,
+    load_truth,
+    save_demonstrations,
+)
+from sdil.formats.scores import ScoredSet, write_scores
+from sdil.trajectories import Trajectories
+
+FORMAT, VERSION = "sdil-curated", 1
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    parse(curate, arguments, "curate")
+
+
+def curate(
+    run: tyro.conf.Positional[Path],
+    data: Path,
+    out: Path,
+    keep_above: float | None = None,
+    keep_share: float | None = None,
+    selection: Path | None = None,
+    weights: bool = False,
+    min_length: int = SHORTEST,
+    which: Annotated[Literal["noisy", "clean"], tyro.conf.arg(name="set")] = "noisy",
+    overwrite: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Write a new folder of demonstrations with only the good steps of the noisy set.
+
+    Runs of kept steps become episodes, named after where they come from: noisy-17[3:9]. The clean
+    set is copied as it is, and the original is never touched. Beside the demonstrations lie
+    curated.json (where each episode comes from) and scores.parquet (a row per step of the
+    original). Give one of --keep-above, --keep-share and --selection.
+
+    Args:
+        run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
+        data: Folder of demonstrations to curate.
+        out: The folder to write; it must not exist.
+        keep_above: Keep steps scored at least this; scores lie between -1 (bad) and 1 (good).
+        keep_share: Keep this share of the steps, the highest scored.
+        selection: Keep what this file says: JSON that the page of `sdil report` downloads.
+        weights: Keep every step; scores.parquet says how much each should weigh, 0 to 1.
+        min_length: Shortest run of steps to keep. Whole episodes stay, and a selection is taken
+            as it is.
+        which: The set to curate.
+        overwrite: Replace the folder if it exists.
+        as_json: Print the summary as JSON.
+    """
+    rules = [rule for rule in (keep_above, keep_share, selection) if rule is not None]
+    if len(rules) > 1 or not (rules or weights):
+        raise InputError("give one of --keep-above, --keep-share and --selection")
+    if selection is not None and not selection.is_file():
+        raise InputError(f"{selection} does not exist; the page of `sdil report` downloads it")
+    _refuse_touching(data, out)
+    refuse_existing(out, overwrite=overwrite, marker="sdil.json")
+    policy = load_judge(run)
+    demos, truth, about = load_demonstrations(data), load_truth(data), describe(data)
+    check_spaces(policy, demos.spaces)
+    sets = {"clean": demos.clean, "noisy": demos.noisy}
+    scores = {name: policy.score(trajectories) for name, trajectories in sets.items()}
+    try:
+        curated = keep_good_steps(
+            demos,
+            scores[which],
+            keep_above=keep_above,
+            keep_share=keep_share,
+            selection=None if selection is None else read_json(selection, what="a selection"),
+            weights=weights,
+            min_length=min_length,
+            which=which,
+        )
+    except InputError as error:
+        raise InputError(_as_options(str(error), selection)) from None
+    rule = {
+        "keep_above": keep_above,
+        "keep_share": keep_share,
+        "selection": None if selection is None else str(selection),
+        "weights": weights,
+        "min_length": min_length,
+    }
+    summary = _summarise(curated, sets[which], truth)
+    made = {"run": str(run), "learner": policy.learner, "data": str(data), "set": which, **rule}
+
+    def write_more(folder: Path) -> None:
+        _write_more(folder, made, demos.fingerprint(), curated, summary)
+        table = {
+            name: ScoredSet(sets[name].ids, scores[name], _columns(name, curated, sets[name]))
+            for name in sets
+        }
+        write_scores(folder / "scores.parquet", table)
+
+    save_demonstrations(
+        curated.demos,
+        out,
+        task=about["task"],
+        environment=about["environment"],
+        truth=None if truth is None else _cut_truth(truth, curated),
+        origin={**about["origin"], "curated": f"{which} set of {data} by {policy.learner}"},
+        overwrite=overwrite,
+        write_more=write_more,
+    )
+    if as_json:
+        print_json({"out": str(out), **made, **summary})
+        return
+    _show(curated, summary, weights)
+    print(f"written to {out}; look at it with: sdil inspect {out}")
+
+
+def _refuse_touching(data: Path, out: Path) -> None:
+    original, new = data.resolve(), out.resolve()
+    if new == original or new in original.parents or original in new.parents:
+        raise InputError(
+            f"{out} would lie in or over {data}, which is never touched; choose another place"
+        )
+
+
+def _as_options(message: str, selection: Path | None) -> str:
+    """The same message in the words of the command line."""
+    for name in ("keep_above", "keep_share", "min_length"):
+        message = message.replace(name, "--" + name.replace("_", "-"))
+    return message if selection is None else message.replace("selection", str(selection), 1)
+
+
+def _columns(name: str, curated: Curated, trajectories: Trajectories) -> dict[str, Any]:
+    if name == curated.which:
+        return {"kept": curated.kept, "weight": curated.weights}
+    whole = [np.ones(length) for length in trajectories.lengths]
+    return {"kept": [w.astype(bool) for w in whole], "weight": whole}
+
+
+def _write_more(
+    folder: Path, made: dict[str, Any], fingerprint: str, curated: Curated, summary: dict[str, Any]
+) -> None:
+    episodes = [
+        {"source": p.source, "start": p.start, "stop": p.stop, "optimality": p.optimality}
+        for p in curated.pieces
+    ]
+    annotate_episodes(folder, curated.which, episodes)
+    write_json(
+        folder / "curated.json",
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            **made,
+            "fingerprint": fingerprint,
+            "summary": summary,
+            "episodes": [
+                {"id": p.id, **told} for p, told in zip(curated.pieces, episodes, strict=True)
+            ],
+        },
+    )
+
+
+def _cut_truth(truth: Truth, curated: Curated) -> Truth:
+    if curated.which == "clean":
+        return replace(truth, clean_good=curated.take(truth.clean_good))
+    segments = truth.noisy_segment
+    return replace(
+        truth,
+        noisy_good=curated.take(truth.noisy_good),
+        noisy_segment=None if segments is None else curated.take(segments),
+    )
+
+
+def _summarise(curated: Curated, original: Trajectories, truth: Truth | None) -> dict[str, Any]:
+    kept = np.concatenate(curated.kept)
+    shares = [float(mask.mean()) for mask in curated.kept]
+    summary: dict[str, Any] = {
+        "steps": _tally(kept),
+        "episodes": {
+            "before": len(shares),
+            "whole": sum(s == 1 for s in shares),
+            "cut": sum(0 < s < 1 for s in shares),
+            "dropped": sum(s == 0 for s in shares),
+            "after": len(curated.pieces),
+        },
+        "groups": {},
+        "truth": None,
+    }
+    for group in dict.fromkeys(g for g in original.groups if g is not None):
+        mine = [m for m, g in zip(curated.kept, original.groups, strict=True) if g == group]
+        summary["groups"][group] = _tally(np.concatenate(mine))
+    if truth is not None:
+        labels = truth.noisy_good if curated.which == "noisy" else truth.clean_good
+        good = np.concatenate(labels)
+        summary["truth"] = {
+            "good_before": float(good.mean()),
+            "precision": float(good[kept].mean()),
+            "recall": float(kept[good].mean()) if good.any() else None,
+        }
+    return summary
+
+
+def _tally(kept: Any) -> dict[str, Any]:
+    total, held = len(kept), int(kept.sum())
+    return {"before": total, "kept": held, "dropped": total - held, "kept_share": held / total}
+
+
+_MOST_GROUPS = 12
+
+
+def _show(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
+    steps, episodes, known = summary["steps"], summary["episodes"], summary["truth"]
+    chosen = "chosen" if weights else "kept"
+    rows = [
+        ["steps", str(steps["before"])],
+        [f"  {chosen}", f"{steps['kept']} ({steps['kept_share']:.1%})"],
+        [f"  not {chosen}" if weights else "  dropped", str(steps["dropped"])],
+        ["episodes", str(episodes["before"])],
+        [f"  {chosen} whole", str(episodes["whole"])],
+        [f"  {chosen} in part", str(episodes["cut"])],
+        [f"  not {chosen}" if weights else "  dropped", str(episodes["dropped"])],
+        ["episodes written", str(episodes["after"])],
+    ]
+    if known is not None:
+        rows += [
+            ["good steps (truth), before", f"{known['good_before']:.1%}"],
+            [f"good among the {chosen} (precision)", f"{known['precision']:.1%}"],
+            [f"{chosen} among the good (recall)", _percent(known["recall"])],
+        ]
+    print_table(f"{curated.which} set", ["", "before and after"], rows)
+    groups = sorted(summary["groups"].items(), key=lambda item: item[1]["kept_share"])
+    if groups:
+        print_table(
+            "by group, least first",
+            ["group", "steps", chosen, "share"],
+            [
+                [name, str(g["before"]), str(g["kept"]), _percent(g["kept_share"])]
+                for name, g in groups[:_MOST_GROUPS]
+            ],
+        )
+        if len(groups) > _MOST_GROUPS:
+            print(f"and {len(groups) - _MOST_GROUPS} more groups: see curated.json")
+    if weights:
+        print("every step is written; scores.parquet says how much each should weigh")
+
+
+def _percent(share: float | None) -> str:
+    return show(share) if share is None else f"{share:.1%}"

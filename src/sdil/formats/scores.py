@@ -1,0 +1,54 @@
+"""A table of step scores as Parquet: a row per step, for other tools to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from sdil.files import new_file
+from sdil.scores import StepScores
+from sdil.spaces import Array
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredSet:
+    """The episodes of one set and what was said of their steps."""
+
+    ids: Sequence[str]
+    """The name of each of E episodes."""
+    scores: Sequence[StepScores]
+    """E of them."""
+    more: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    """Further columns, by name: per episode (T,)."""
+
+
+def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
+    """Write set, episode, step, skill (where there are skills), optimality, segment, its mean.
+
+    Every set has the same further columns.
+    """
+    columns: dict[str, list[Array]] = {}
+    for name, judged in sets.items():
+        for i, (episode, scores) in enumerate(zip(judged.ids, judged.scores, strict=True)):
+            n, segments = len(scores.optimality), scores.segments()
+            number = np.repeat(np.arange(len(segments)), [s.stop - s.start for s in segments])
+            row = {
+                "set": np.full(n, name, object),
+                "episode": np.full(n, episode, object),
+                "step": np.arange(n),
+                **({} if scores.skill is None else {"skill": scores.skill}),
+                "optimality": scores.optimality,
+                "segment": number,
+                "segment_optimality": np.array([s.optimality for s in segments])[number],
+                **{column: values[i] for column, values in judged.more.items()},
+            }
+            for column, values in row.items():
+                columns.setdefault(column, []).append(values)
+    with new_file(path.absolute()) as temporary, duckdb.connect() as connection:
+        connection.register("steps", {k: np.concatenate(v) for k, v in columns.items()})
+        target = str(temporary).replace("'", "''")
+        connection.execute(f"COPY (SELECT * FROM steps) TO '{target}' (FORMAT parquet)")

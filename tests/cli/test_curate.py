@@ -1,0 +1,173 @@
+"""`sdil curate`, from a trained run to a new folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from minari import MinariDataset
+from test_cli import run
+
+import sdil
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """Demonstrations whose bad stretches are known, and a run that judges steps."""
+    place = tmp_path_factory.mktemp("curate")
+    options = ["--clean", 12, "--noisy", 15, "--noise", "segments", "--out", place / "demos"]
+    assert run("collect", "fourrooms", *options) == 0
+    demos, truth = sdil.load_demonstrations(place / "demos"), sdil.load_truth(place / "demos")
+    noisy = [
+        sdil.Trajectory(t.observations, t.actions, t.rewards, t.terminated, t.id, f"worker {i % 2}")
+        for i, t in enumerate(demos.noisy)
+    ]
+    demos = sdil.Demonstrations(demos.clean, noisy, demos.spaces)
+    more = {"task": "fourrooms", "environment": "sdil/fourrooms-v0", "truth": truth}
+    sdil.save_demonstrations(demos, place / "demos", **more, overwrite=True)
+    short = ["--max-updates", 200, "--min-updates", 100]
+    data = ["--data", place / "demos", "--out", place / "run"]
+    assert run("train", "weighted-bc", *data, *short) == 0
+    return place
+
+
+@pytest.fixture
+def curate(place, tmp_path):
+    """Run the command; the new folder."""
+
+    def command(*options: object, out: str = "new", code: int = 0) -> Path:
+        places = ["--data", place / "demos", "--out", tmp_path / out]
+        assert run("curate", place / "run", *places, *options) == code
+        return tmp_path / out
+
+    return command
+
+
+def test_a_new_folder_holds_what_was_kept_and_says_where_from(place, curate, capsys):
+    before = sdil.load_demonstrations(place / "demos").fingerprint()
+    capsys.readouterr()
+    out = curate("--keep-above", 0.0)
+    text = capsys.readouterr().out
+    assert "precision" in text
+    assert "worker 1" in text
+    assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
+    old, new = sdil.load_demonstrations(place / "demos"), sdil.load_demonstrations(out)
+    assert old.fingerprint() == before
+    assert new.clean == old.clean
+    assert 0 < new.noisy.n_steps < old.noisy.n_steps
+    about = json.loads((out / "curated.json").read_text())
+    assert about["fingerprint"] == before
+    assert [e["id"] for e in about["episodes"]] == list(new.noisy.ids)
+    judged = dict(zip(old.noisy.ids, sdil.load_policy(place / "run").score(old.noisy), strict=True))
+    sources = {t.id: t for t in old.noisy}
+    metadata = MinariDataset(out / "noisy-v0" / "data").storage.get_episode_metadata(
+        range(len(new.noisy))
+    )
+    for told, t, minari in zip(about["episodes"], new.noisy, metadata, strict=True):
+        steps = slice(told["start"], told["stop"])
+        np.testing.assert_array_equal(t.actions, sources[told["source"]].actions[steps])
+        assert t.group == sources[told["source"]].group
+        scores = judged[told["source"]].optimality[steps]
+        assert (scores >= 0).all()
+        assert told["optimality"] == pytest.approx(scores.mean())
+        assert (minari["source"], minari["start"]) == (told["source"], told["start"])
+
+
+def test_the_truth_goes_along(place, curate, capsys):
+    capsys.readouterr()
+    out = curate("--keep-above", 0.0, "--json")
+    summary = json.loads(capsys.readouterr().out)
+    old, new = sdil.load_truth(place / "demos"), sdil.load_truth(out)
+    episodes = json.loads((out / "curated.json").read_text())["episodes"]
+    at = {name: i for i, name in enumerate(sdil.load_demonstrations(place / "demos").noisy.ids)}
+    for told, good, segment in zip(episodes, new.noisy_good, new.noisy_segment, strict=True):
+        steps, source = slice(told["start"], told["stop"]), at[told["source"]]
+        np.testing.assert_array_equal(good, old.noisy_good[source][steps])
+        np.testing.assert_array_equal(segment, old.noisy_segment[source][steps])
+    assert new.segment_names == old.segment_names
+    good = np.concatenate(new.noisy_good)
+    all_good = np.concatenate(old.noisy_good).sum()
+    assert summary["truth"]["precision"] == pytest.approx(good.mean())
+    assert summary["truth"]["recall"] == pytest.approx(good.sum() / all_good)
+    assert summary["steps"]["kept"] == len(good)
+    kept = sum(g["kept"] for g in summary["groups"].values())
+    assert kept == summary["steps"]["kept"]
+
+
+def test_scores_lie_beside_it_with_a_row_per_original_step(place, curate):
+    out = curate("--keep-share", 0.5)
+    old, new = sdil.load_demonstrations(place / "demos"), sdil.load_demonstrations(out)
+    table = duckdb.sql(f"SELECT * FROM '{out / 'scores.parquet'}'")
+    expected = "set episode step optimality segment segment_optimality kept weight"
+    assert table.columns == expected.split()
+    rows = table.fetchall()
+    assert len(rows) == old.all.n_steps
+    assert sum(kept for *_, kept, _ in rows if kept) == new.all.n_steps
+    assert {(kept, weight) for *_, kept, weight in rows} == {(True, 1.0), (False, 0.0)}
+
+
+def test_a_threshold_of_minus_one_gives_the_same_demonstrations(place, curate):
+    out = curate("--keep-above", -1)
+    old, new = sdil.load_demonstrations(place / "demos"), sdil.load_demonstrations(out)
+    assert new.fingerprint() == old.fingerprint()
+    assert run("train", "bc", "--data", out, "--out", out.parent / "bc", "--max-updates", 20) == 0
+
+
+def test_weights_keep_every_step(place, curate, capsys):
+    out = curate("--weights")
+    assert "how much each should weigh" in capsys.readouterr().out
+    old, new = sdil.load_demonstrations(place / "demos"), sdil.load_demonstrations(out)
+    assert new == old
+    wrong = duckdb.sql(
+        f"SELECT count(*) FROM '{out / 'scores.parquet'}'"
+        " WHERE set = 'noisy' AND abs(weight - (1 + optimality) / 2) > 1e-9"
+    ).fetchall()
+    assert wrong == [(0,)]
+
+
+def test_a_downloaded_selection(place, curate, tmp_path, capsys):
+    demos = sdil.load_demonstrations(place / "demos")
+    name = demos.noisy.ids[3]
+    chosen = {
+        "format": "sdil-selection",
+        "version": 1,
+        "fingerprint": demos.fingerprint(),
+        "threshold": 0.2,
+        "segments": [{"set": "noisy", "episode": name, "start": 1, "stop": 3}],
+    }
+    file = tmp_path / "choice.json"
+    file.write_text(json.dumps(chosen))
+    out = curate("--selection", file)
+    assert sdil.load_demonstrations(out).noisy.ids == (f"{name}[1:3]",)
+    file.write_text(json.dumps({**chosen, "fingerprint": "of another"}))
+    capsys.readouterr()
+    curate("--selection", file, out="other", code=2)
+    assert f"{file}: it was made for other demonstrations" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give one of --keep-above, --keep-share and --selection"),
+        (["--keep-above", 0, "--keep-share", 0.5], "give one of --keep-above"),
+        (["--keep-above", 2], "--keep-above lies in [-1, 1]"),
+        (["--keep-above", 1, "--min-length", 50], "nothing of the noisy set would be kept"),
+        (["--selection", "nowhere.json"], "nowhere.json does not exist"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(curate, options, message, capsys):
+    out = curate(*options, code=2)
+    assert message in capsys.readouterr().err
+    assert not list(out.parent.iterdir())
+
+
+def test_the_original_is_never_touched(place, capsys):
+    before = sorted(p.name for p in (place / "demos").iterdir())
+    for out in (place / "demos", place / "demos" / "new", place):
+        options = ["--data", place / "demos", "--out", out, "--keep-above", 0, "--overwrite"]
+        assert run("curate", place / "run", *options) == 2
+        assert "never touched" in capsys.readouterr().err
+    assert sorted(p.name for p in (place / "demos").iterdir()) == before
