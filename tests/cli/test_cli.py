@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import sdil
 from sdil.cli import main
+from sdil.windows import Windows
 
 
 def run(*arguments: object) -> int:
@@ -93,6 +95,29 @@ def test_a_run_records_where_it_comes_from(folder, trained):
     assert about["hyperparameters"]["max_updates"] == 100
     assert len(json.loads((trained / "epochs.json").read_text())) == 5
     assert not list(trained.glob("checkpoint-*"))
+
+
+def test_training_shows_the_figures_of_the_weights_that_are_kept(folder, tmp_path, capsys):
+    """The validation likelihood is that of the saved policy, not of the last epoch."""
+    out = tmp_path / "r"
+    options = ["--data", folder, "--valid", folder, "--out", out]
+    short = ["--max-updates", 300, "--min-updates", 20, "--learning-rate", 0.02]
+    assert run("train", "bc", *options, *short, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)["phases"]["clone"]
+    epochs = json.loads((out / "epochs.json").read_text())
+    assert shown["epoch"] < shown["epochs"] == len(epochs)
+    assert shown["valid_nll"] == min(e["valid_nll"] for e in epochs)
+    assert shown["valid_nll"] < epochs[-1]["valid_nll"]
+    policy, clean = sdil.load_policy(out), sdil.load_demonstrations(folder).clean
+    windows = Windows(clean, policy.look_back)
+    index = torch.arange(len(windows))
+    probs = policy.action_probs(windows.at(index))
+    likelihood = probs.gather(1, windows.actions_at(index).long()[:, None])
+    assert float(-likelihood.log().mean()) == pytest.approx(shown["valid_nll"], rel=1e-4)
+    assert run("train", "bc", *options, *short, "--overwrite") == 0
+    text = capsys.readouterr().out
+    assert f"epoch {shown['epoch']} of {shown['epochs']}, the one kept" in text
+    assert f"{shown['valid_nll']:.4f}" in text
 
 
 def test_a_setting_is_a_property_of_the_data(folder, tmp_path):

@@ -38,6 +38,8 @@ class Epoch:
     """Gives a checkpoint: pass it to `fit(..., resume=...)` to go on from here."""
     figures: dict[str, list[float]] = field(default_factory=dict)
     """Figures with several values, such as the usage of each skill."""
+    kept: bool = True
+    """Whether these are the best weights so far: the last such epoch gives what the phase keeps."""
 
 
 OnEpoch = Callable[[Epoch], None]

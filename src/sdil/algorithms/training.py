@@ -174,11 +174,12 @@ class Convergence:
             self.epochs += 1
             valid = terms.get(self.watched, -math.inf)
             trained = self.updates >= min(self.budget.min_updates, self.budget.max_updates)
-            if self.valid_loss is None or (trained and valid < self.best_loss):
+            kept = self.valid_loss is None or (trained and valid < self.best_loss)
+            if kept:
                 self.best_loss, self.best_update = valid, self.updates
                 self.best = self.optimisation.weights()
             if on_epoch is not None:
-                on_epoch(Epoch(self.phase, self.epochs, total, terms, self.state))
+                on_epoch(Epoch(self.phase, self.epochs, total, terms, self.state, kept=kept))
         self.optimisation.load_weights(self.best)
 
     def state(self) -> State:

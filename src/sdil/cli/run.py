@@ -185,7 +185,7 @@ def _train(
     return {
         "epochs": len(listener.epochs),
         "seconds": seconds,
-        "phases": _last_of_each_phase(listener.epochs),
+        "phases": _kept_of_each_phase(listener.epochs),
     }
 
 
@@ -206,9 +206,15 @@ def _more_inputs(
     return {"env": None if env == "none" else env}
 
 
-def _last_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What was said at the end of each phase."""
-    return {epoch["phase"]: epoch for epoch in epochs}
+def _kept_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What was said of the weights that each phase keeps, and how many epochs it took."""
+    phases: dict[str, list[dict[str, Any]]] = {}
+    for epoch in epochs:
+        phases.setdefault(epoch["phase"], []).append(epoch)
+    return {
+        phase: {**([e for e in said if e["kept"]] or said)[-1], "epochs": said[-1]["epoch"]}
+        for phase, said in phases.items()
+    }
 
 
 class _Listener:
@@ -240,7 +246,13 @@ class _Listener:
 
     def hear(self, epoch: Epoch) -> None:
         state = epoch.state()
-        entry = {"phase": epoch.phase, "epoch": epoch.index, **epoch.losses, **epoch.figures}
+        entry = {
+            "phase": epoch.phase,
+            "epoch": epoch.index,
+            "kept": epoch.kept,
+            **epoch.losses,
+            **epoch.figures,
+        }
         scores = state.get("own.scores")
         if self._good is not None and scores is not None:
             noisy = scores[len(scores) - len(self._good) :].numpy()

@@ -122,7 +122,7 @@ def _report(out: Path, last: dict[str, Any], as_json: bool) -> None:
     print(f"trained for {last['epochs']} epochs in {last['seconds']:.1f} s")
     for phase, figures in last["phases"].items():
         print_table(
-            f"{phase}, after {figures['epoch']} epochs",
+            f"{phase}, {_epochs(figures)}",
             ["figure", "value"],
             [[k.replace("_", " "), _show(v)] for k, v in figures.items() if k not in _NAMES],
         )
@@ -130,7 +130,12 @@ def _report(out: Path, last: dict[str, Any], as_json: bool) -> None:
     print(f"written to {out}; measure it with: sdil evaluate {out}{more}")
 
 
-_NAMES = ("phase", "epoch")
+_NAMES = ("phase", "epoch", "epochs", "kept")
+
+
+def _epochs(figures: dict[str, Any]) -> str:
+    kept, epochs = figures["epoch"], figures["epochs"]
+    return f"after {epochs} epochs" if kept == epochs else f"epoch {kept} of {epochs}, the one kept"
 
 
 def _show(value: Any) -> str:
