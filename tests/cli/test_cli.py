@@ -329,6 +329,8 @@ def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20, "--tensorboard"]
     assert run("train", "sdil", *options, *short) == 0
     assert list((tmp_path / "run" / "tensorboard").iterdir())
+    epochs = json.loads((tmp_path / "run" / "epochs.json").read_text())
+    assert f"bad steps │ {epochs[-1]['bad_steps']} │" in " ".join(capsys.readouterr().out.split())
     table = tmp_path / "scores.parquet"
     command = ["score", tmp_path / "run", "--data", folder, "--out", table, "--set", "both"]
     assert run(*command) == 0
@@ -349,7 +351,6 @@ def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     assert 0 <= summary["noisy"]["auroc"] <= 1
     assert run("score", trained, "--data", folder, "--out", tmp_path / "x.parquet") == 2
     assert "bc does not judge steps" in capsys.readouterr().err
-    epochs = json.loads((tmp_path / "run" / "epochs.json").read_text())
     assert "score_auroc" in [e for e in epochs if e["phase"] == "discover"][-1]
 
 

@@ -256,7 +256,7 @@ class Discovery:
             means["survived"] = survived / candidates if candidates else 1.0
             self.mixed_pairs_survived = mixed_survived / mixed if mixed else 0.0
             means["survived_clean_noisy"] = self.mixed_pairs_survived
-        dead = float((self.usage < 0.01).sum())
+        dead = int((self.usage < 0.01).sum())
         return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
 
     def _batches(self, n: int) -> list[Tensor]:

@@ -261,14 +261,14 @@ class _Listener:
             )
         bad = state.get("bad_steps")
         if bad is not None:
-            entry["bad_steps"] = float(len(bad))
+            entry["bad_steps"] = len(bad)
             if self._good is not None and len(bad):
                 first_noisy = len(state["result.scores"]) - len(self._good)
                 entry["bad_steps_precision"] = float(1 - self._good[bad - first_noisy].mean())
         self.epochs.append(entry)
         if self._board is not None:
             for name, value in entry.items():
-                if isinstance(value, float):
+                if name not in ("phase", "epoch", "kept") and isinstance(value, int | float):
                     self._board.add_scalar(f"{epoch.phase}/{name}", value, epoch.index)
         _save_checkpoint(self._out, len(self.epochs), state, self.epochs)
 

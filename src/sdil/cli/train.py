@@ -141,7 +141,9 @@ def _epochs(figures: dict[str, Any]) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, list):  # usage per skill, or a histogram, in percent
         return " ".join(f"{100 * v:.0f}" for v in value) + " %"
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
 
 
 def _preset(kind: Any, arguments: list[str]) -> tuple[Learner, list[str]]:
