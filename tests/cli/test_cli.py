@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 import sdil
-from sdil.cli import main
+from sdil.algorithms import LEARNERS
+from sdil.cli import COMMANDS, main
 from sdil.windows import Windows
 
 
@@ -222,6 +223,24 @@ def test_help_and_version(capsys):
     assert "--weight-decay" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["", "mimic", "mimic build", "mimic cohort", *COMMANDS])
+def test_help_fits_80_columns(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(*command.split(), "--help") == 0
+    text = capsys.readouterr().out
+    assert f"sdil {command}".strip() in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_help_of_a_learner_fits_80_columns(learner, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run("train", learner, "--help") == 0
+    text = capsys.readouterr().out
+    assert "│ --data PATH" in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
 def _hear_interrupts() -> None:
     """A shell's background jobs ignore SIGINT, and pass that on to what they start."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -383,8 +402,6 @@ def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, mo
 
 
 def test_algorithms_lists_every_learner(capsys, monkeypatch):
-    from sdil.algorithms import LEARNERS
-
     monkeypatch.setenv("COLUMNS", "80")
     assert run("algorithms") == 0
     text = capsys.readouterr().out

@@ -18,7 +18,7 @@ COMMANDS = {
     "curate": "write cleaner demonstrations: only the steps that score well",
     "demo": "collect, train and evaluate on FourRooms, end to end",
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
-    "expert": "train a PPO agent that can demonstrate a task (needs sdil[experts])",
+    "expert": "train a PPO agent to demonstrate a task (needs sdil[experts])",
 }
 
 BAD_INPUT = 2

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, TypeVar
 
 import tyro
@@ -30,7 +34,33 @@ errors = Console(stderr=True)
 def parse(command: Callable[..., Result], arguments: Sequence[str], name: str) -> Result:
     """Call `command` with the arguments of the command line; tyro exits with 2 on a wrong one."""
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs)
-    return tyro.cli(command, args=list(arguments), prog=f"sdil {name}", config=config)
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    with _wrapped() if asks_for_help else nullcontext():
+        return tyro.cli(command, args=list(arguments), prog=f"sdil {name}", config=config)
+
+
+class _Held(io.StringIO):
+    """Holds back what is printed; tyro asks it what it would ask the terminal, to draw boxes."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+@contextmanager
+def _wrapped() -> Iterator[None]:
+    """Wrap usage and text at the terminal's width, as tyro does with options alone."""
+    held, width = _Held(), shutil.get_terminal_size().columns
+    try:
+        with redirect_stdout(held):
+            yield
+    finally:
+        for line in held.getvalue().splitlines():
+            plain = re.sub(r"\x1b\[[0-9;]*m", "", line)  # without colours
+            indent = " " * 4 if plain.startswith("usage:") else ""
+            fits = len(plain) <= width
+            print(line if fits else textwrap.fill(plain, width, subsequent_indent=indent))
 
 
 @contextmanager

@@ -21,9 +21,11 @@ _USAGE = """usage: sdil mimic build --mimic DIR --out FOLDER [OPTIONS]
        sdil mimic cohort --mimic DIR --out FILE.parquet [OPTIONS]
 
 build   demonstrations of sepsis treatment: clean = survived, noisy = died
-cohort  a row per ICU stay: stay_id, included, onset (hours from ICU admission), reason
+cohort  a row per ICU stay: stay_id, included, onset (hours from ICU
+        admission), reason
 
-sdil mimic build --help says more. MIMIC-IV 2.2 or 3.x is expected, as distributed (hosp/, icu/)."""
+sdil mimic build --help says more. MIMIC-IV 2.2 or 3.x is expected, as
+distributed (hosp/, icu/)."""
 
 
 def main(arguments: list[str]) -> None:

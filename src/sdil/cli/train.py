@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -166,7 +167,8 @@ def _print_help() -> None:
     print("learners:")
     for name, kind in LEARNERS.items():
         first_line = (kind.__doc__ or "").strip().splitlines()[0]
-        print(f"  {name:<12} {first_line} {kind.reference}.")
+        text = f"  {name:<12} {first_line} ({kind.reference})"
+        print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
     print("\nsdil train LEARNER --help lists every hyper-parameter. --preset NAME starts from")
     print("another configuration than the default:")
     for name, kind in LEARNERS.items():
