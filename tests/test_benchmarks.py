@@ -22,6 +22,11 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
         ("discovery_speed", "--clean 5 --noisy 5 --updates 1 --rounds 1", 2),
         ("bc_curve", "--seeds 0 --sizes 5 --noisy 0 --look-backs 0 --episodes 5 --test 5", 3),
         ("sepsis_figures", "--sizes 10 --episodes 20 --valid 10", 5),
+        (
+            "curation",
+            "--learner weighted-bc --sizes 5 --noisy 5 --seeds 0 --threshold -1 --episodes 5",
+            1,
+        ),
         ("imitation_peers", "--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
     ],
 )
@@ -30,7 +35,7 @@ def test_it_runs_and_saves_what_it_measured(
 ) -> None:
     file = tmp_path / "measured.json"
     command = [sys.executable, BENCHMARKS / f"{name}.py", *options.split(), "--json", file]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     measured = json.loads(file.read_text())
     assert len(measured["rows"]) == rows
