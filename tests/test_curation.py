@@ -78,6 +78,12 @@ def test_short_runs_are_dropped_and_do_not_count_as_kept(three):
     assert single.demos.noisy.ids == ("a[0:1]",)
 
 
+def test_scores_are_compared_in_their_own_precision(three):
+    """As the report's page does: 0.7 keeps a score stored as 0.7 in 32 bits."""
+    stored = [StepScores(np.full(n, 0.7, np.float32)) for n in (5, 4, 1)]
+    assert sdil.curate(three, stored, keep_above=0.7).demos == three
+
+
 def test_a_share_keeps_the_highest_scored(three):
     curated = sdil.curate(three, SCORES, keep_share=0.4, min_length=1)
     assert [m.tolist() for m in curated.kept] == [[1, 1, 0, 0, 0], [0, 1, 1, 0], [0]]

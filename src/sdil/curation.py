@@ -87,7 +87,7 @@ def curate(
         raise InputError("give one of keep_above, keep_share and selection")
     if min_length < 1:
         raise InputError(f"min_length must be at least 1, not {min_length}")
-    optimality = [np.asarray(s.optimality, np.float64) for s in scores]
+    optimality = [np.asarray(s.optimality) for s in scores]  # in their own precision
     if keep_above is not None:
         kept = _above(optimality, keep_above)
     elif keep_share is not None:
@@ -101,7 +101,9 @@ def curate(
             Piece(name, name, 0, len(o), float(o.mean()), at)
             for at, (name, o) in enumerate(zip(original.ids, optimality, strict=True))
         ]
-        weighed = [k * (1 + o) / 2 for k, o in zip(kept, optimality, strict=True)]
+        weighed = [
+            k * (1 + o.astype(np.float64)) / 2 for k, o in zip(kept, optimality, strict=True)
+        ]
         return Curated(demos, which, pieces, kept, weighed)
     pieces = [
         Piece(
