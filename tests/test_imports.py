@@ -31,8 +31,20 @@ MAY_SEE = {
     "algorithms": BASE | {"networks", "algorithms"},
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
+    "studies": BASE | {"studies", "tasks", "algorithms", "evaluation", "formats", "networks"},
+    "report": BASE | {"report", "studies.grid", "evaluation.statistics", "evaluation.comparisons"},
     "cli": BASE
-    | {"__version__", "formats", "networks", "algorithms", "evaluation", "tasks", "cli"},
+    | {
+        "__version__",
+        "formats",
+        "networks",
+        "algorithms",
+        "evaluation",
+        "tasks",
+        "studies",
+        "report",
+        "cli",
+    },
 }
 BASE_ORDER = {
     "errors": set(),
