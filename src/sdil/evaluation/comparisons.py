@@ -36,25 +36,28 @@ def mean_and_deviation(values: Array) -> tuple[float, float | None]:
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
 
 
-def interquartile_mean(scores: Array) -> float:
-    """The mean of the middle half of all runs of all tasks."""
-    ordered = np.sort(scores, axis=None)
-    cut = int(0.25 * len(ordered))
-    return float(ordered[cut : len(ordered) - cut].mean())
+def interquartile_mean(scores: Array) -> Array:
+    """The mean of the middle half of all runs of all tasks. (..., runs, tasks) -> (...)"""
+    ordered = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
+    cut = int(0.25 * ordered.shape[-1])
+    return np.asarray(ordered[..., cut : ordered.shape[-1] - cut].mean(-1))
 
 
-def probability_of_improvement(ours: Array, theirs: Array) -> float:
-    """How likely a run of ours beats one of theirs, a draw counted half; mean over tasks."""
-    each = []
-    for mine, other in zip(ours.T, theirs.T, strict=True):
-        wins = (mine[:, None] > other).mean() + 0.5 * (mine[:, None] == other).mean()
-        each.append(wins)
-    return float(np.mean(each))
+def probability_of_improvement(ours: Array, theirs: Array) -> Array:
+    """How likely a run of ours beats one of theirs, a draw counted half; mean over tasks.
+
+    (..., runs, tasks) and (..., their runs, tasks) -> (...)
+    """
+    mine, other = ours[..., :, None, :], theirs[..., None, :, :]
+    return np.asarray((mine > other).mean((-3, -2, -1)) + (mine == other).mean((-3, -2, -1)) / 2)
 
 
 def performance_profile(scores: Array, thresholds: Array) -> Array:
-    """The share of runs above each threshold, over all tasks. (len(thresholds),)"""
-    return np.array([(scores > threshold).mean() for threshold in thresholds])
+    """The share of runs above each threshold, over all tasks.
+
+    (..., runs, tasks) -> (..., len(thresholds))
+    """
+    return np.stack([(scores > threshold).mean((-2, -1)) for threshold in thresholds], -1)
 
 
 def resampled(scores: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array:
@@ -64,23 +67,20 @@ def resampled(scores: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array
 
 
 def bootstrap(
-    statistic: Callable[..., float], *scores: Array, resamples: int = RESAMPLES, seed: int = 0
+    statistic: Callable[..., Array], *scores: Array, resamples: int = RESAMPLES, seed: int = 0
 ) -> Estimate:
     """A statistic of one or more sets of scores, with its stratified bootstrap 95% interval.
 
     Runs are drawn anew within each task (and each set), as `rliable` does.
     """
-    value = statistic(*scores)
+    value = float(statistic(*scores))
     if min(len(s) for s in scores) < 2:
         return Estimate(value, None, None)
-    drawn = [resampled(s, resamples, seed + i) for i, s in enumerate(scores)]
-    values = np.array(
-        [
-            statistic(*(np.take_along_axis(s, d[i], 0) for s, d in zip(scores, drawn, strict=True)))
-            for i in range(resamples)
-        ]
+    again = (
+        np.take_along_axis(s[None], resampled(s, resamples, seed + i), 1)
+        for i, s in enumerate(scores)
     )
-    low, high = np.percentile(values, (2.5, 97.5))
+    low, high = np.percentile(statistic(*again), (2.5, 97.5))
     return Estimate(value, float(low), float(high))
 
 
@@ -88,10 +88,8 @@ def profile_band(
     scores: Array, thresholds: Array, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Array, Array, Array]:
     """A performance profile and its pointwise 95% band. (len(thresholds),) each"""
-    drawn = resampled(scores, resamples, seed)
-    again = np.take_along_axis(scores[None], drawn, 1).reshape(resamples, -1)
-    shares = np.array([(again > threshold).mean(1) for threshold in thresholds])
-    low, high = np.percentile(shares, (2.5, 97.5), axis=1)
+    again = np.take_along_axis(scores[None], resampled(scores, resamples, seed), 1)
+    low, high = np.percentile(performance_profile(again, thresholds), (2.5, 97.5), axis=0)
     return performance_profile(scores, thresholds), low, high
 
 

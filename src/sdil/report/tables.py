@@ -110,7 +110,7 @@ def comparisons(results: Results) -> list[Comparison]:
                     continue
                 factor = scale(measure)
                 difference = paired_difference(_times(ours, factor), _times(theirs, factor))
-                probability = probability_of_improvement(_column(ours), _column(theirs))
+                probability = float(probability_of_improvement(_column(ours), _column(theirs)))
                 limit = found[0].entry.cell.learner == _LIMIT
                 made.append(Comparison(task, at, row, limit, difference, probability))
     return made
