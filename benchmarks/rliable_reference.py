@@ -23,7 +23,7 @@ def main(file: str) -> None:
     """Draw scores, let rliable judge them, save both."""
     from rliable import library, metrics
 
-    choice = np.random.choice  # noqa: NPY002  # what rliable draws with
+    choice = np.random.choice  # what rliable draws with
     drawn: list[Any] = []
 
     def recorded(*arguments: Any, **named: Any) -> Any:

@@ -12,23 +12,29 @@ from typing import Literal
 
 import tyro
 
-from sdil.cli.console import errors, parse, print_table
+from sdil.cli.console import errors, parse, print_table, show
 from sdil.errors import InputError
 from sdil.report.tables import Format, headline, notes, render, tables
+from sdil.studies.cell import Cell
 from sdil.studies.grid import Progress, Results, Study, read_study, run_study
 from sdil.studies.paper import STUDIES, Options
-from sdil.studies.runners import Run, in_this_process, on_workers
+from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
+from sdil.studies.written import read_written
 
 _USAGE = """usage: sdil study NAME [OPTIONS]
        sdil study run FILE.toml [OPTIONS]
+       sdil study tune LEARNER --task TASK [OPTIONS]
        sdil study show FOLDER [OPTIONS]
+       sdil study publish FOLDER... --out docs/results
 
 the paper's studies, and those it lacks:
 {studies}
   all            every one of these
 
 run      a study of your own, written in a TOML file
+tune     search for a learner's hyper-parameters on clean validation
 show     a study's tables, in the terminal, Markdown, LaTeX or CSV
+publish  a page per study: tables, figures, records
 
 sdil study NAME --help says more. What is finished is kept: a study that was
 interrupted goes on where it stopped."""
@@ -39,7 +45,10 @@ def main(arguments: list[str]) -> None:
     commands: dict[str, Callable[..., None]] = {
         **{name: _named(name) for name in STUDIES},
         "all": _named(*STUDIES),
+        "run": run_written,
+        "tune": tune_learner,
         "show": show_study,
+        "publish": publish_studies,
     }
     if arguments and arguments[0] in commands:
         parse(commands[arguments[0]], arguments[1:], f"study {arguments[0]}")
@@ -60,6 +69,7 @@ def _named(*names: str) -> Callable[..., None]:
         learners: tuple[str, ...] = (),
         data: Path | None = None,
         workers: int | None = None,
+        ray: str | None = None,
         out: Path = Path("studies"),
         name: str | None = None,
         form: Format = "terminal",
@@ -77,6 +87,8 @@ def _named(*names: str) -> Callable[..., None]:
             data: A folder made by `sdil mimic build`: adds MIMIC-IV to table1.
             workers: Processes that measure; as many as there are cores if not given. 0: none but
                 this one.
+            ray: Measure on a Ray cluster instead: its address, "auto" for the one this machine
+                belongs to, "local" to start one here (needs sdil[ray]).
             out: The folder of studies. Studies of one folder share what they measured.
             name: The study's name there, where sizes differ from the usual ones.
             form: How its tables are printed.
@@ -86,9 +98,104 @@ def _named(*names: str) -> Callable[..., None]:
         )
         for each in names:
             study = STUDIES[each](options)
-            print_results(_measure(study, out, _runner(workers), tasks, learners, name), form)
+            print_results(_measure(study, out, _runner(workers, ray), tasks, learners, name), form)
 
     return study
+
+
+def run_written(
+    file: tyro.conf.Positional[Path],
+    workers: int | None = None,
+    ray: str | None = None,
+    out: Path = Path("studies"),
+    form: Format = "terminal",
+) -> None:
+    """Measure what is missing of a study of your own, keep it, and show its tables.
+
+    Args:
+        file: The study, in TOML: tasks, clean, noisy, seeds and [[learners]] (docs/studies.md).
+        workers: Processes that measure; as many as there are cores if not given. 0: none but
+            this one.
+        ray: Measure on a Ray cluster instead: its address, "auto" or "local".
+        out: The folder of studies.
+        form: How its tables are printed.
+    """
+    study = read_written(file)
+    print_results(_measure(study, out, _runner(workers, ray), (), (), None), form)
+
+
+def tune_learner(
+    learner: tyro.conf.Positional[str],
+    task: str = "fourrooms",
+    clean: int = 30,
+    noisy: int = 600,
+    trials: int = 20,
+    seeds: tuple[int, ...] = (100, 101, 102),
+    space: Path | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    out: Path = Path("studies"),
+) -> None:
+    """Search for hyper-parameters that predict clean validation actions best (needs sdil[tune]).
+
+    Args:
+        learner: The learner.
+        task: The task.
+        clean: Clean trajectories to train on; half as many, at least 10, validate.
+        noisy: Noisy trajectories.
+        trials: Settings to try, those of an earlier search included. The first is the learner as
+            it is.
+        seeds: Each setting is tried on these; use others than a study's.
+        space: The fields to search over, in TOML (docs/studies.md); learning rate, weight decay
+            and size of the networks if not given.
+        workers: Processes that measure; as many as there are cores if not given.
+        ray: Measure on a Ray cluster instead: its address, "auto" or "local".
+        out: The folder of studies.
+    """
+    from sdil.studies.tune import USUAL_SPACE, read_space, tune
+
+    if not seeds or trials < 1:
+        raise InputError("at least one seed and one trial are needed")
+    command = shlex.join(["sdil", *sys.argv[1:]])
+    with _progress() as tell, _kept(out, command):
+        found = tune(
+            Cell(task, learner, 0, clean, noisy),
+            USUAL_SPACE if space is None else read_space(space),
+            where="the usual space" if space is None else str(space),
+            trials=trials,
+            seeds=seeds,
+            root=out,
+            run=_runner(workers, ray),
+            abreast=_count(workers),
+            on_progress=tell,
+        )
+    names = list(found[0].fields)
+    print_table(
+        f"{learner} on {task}, {clean} clean, {noisy} noisy: {len(found)} trials, best first",
+        ["trial", *names, "valid NLL"],
+        [
+            [str(t.number), *(f"{t.fields[n]:.4g}" for n in names), show(t.valid_nll)]
+            for t in found[:10]
+        ],
+    )
+    options = " ".join(f"--{n.replace('_', '-')} {found[0].fields[n]:.4g}" for n in names)
+    print(f"best: sdil train {learner} {options} ...")
+
+
+def publish_studies(
+    folders: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("docs/results")
+) -> None:
+    """Write a page per study: where SDIL wins and where it does not, tables, figures, records.
+
+    Args:
+        folders: Folders of studies, such as studies/table1 studies/curve.
+        out: The folder to write to.
+    """
+    from sdil.report.results import publish
+
+    for folder in folders:
+        for path in publish(read_study(folder), out):
+            print(path)
 
 
 def show_study(
@@ -135,28 +242,38 @@ def _measure(
     name: str | None,
 ) -> Results:
     command = shlex.join(["sdil", *sys.argv[1:]])
-    with _progress() as tell:
-        try:
-            return run_study(
-                study,
-                out,
-                run,
-                name=name,
-                command=command,
-                tasks=tasks,
-                learners=learners,
-                on_progress=tell,
-            )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted; what is finished is kept in {out}. Go on with: {command}"
-            ) from None
+    with _progress() as tell, _kept(out, command):
+        return run_study(
+            study,
+            out,
+            run,
+            name=name,
+            command=command,
+            tasks=tasks,
+            learners=learners,
+            on_progress=tell,
+        )
 
 
-def _runner(workers: int | None) -> Run:
-    if workers == 0:
-        return in_this_process
-    return on_workers(len(os.sched_getaffinity(0)) if workers is None else workers)
+@contextmanager
+def _kept(out: Path, command: str) -> Iterator[None]:
+    """After Ctrl-C, say that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; what is finished is kept in {out}. Go on with: {command}"
+        ) from None
+
+
+def _runner(workers: int | None, ray: str | None) -> Run:
+    if ray is not None:
+        return on_ray(ray)
+    return in_this_process if workers == 0 else on_workers(_count(workers))
+
+
+def _count(workers: int | None) -> int:
+    return len(os.sched_getaffinity(0)) if workers is None else workers
 
 
 @contextmanager

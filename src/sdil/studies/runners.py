@@ -179,3 +179,55 @@ class _Worker:
         for file in (self._input, self.output, self._complaints):
             with suppress(BrokenPipeError):
                 file.close()
+
+
+def on_ray(address: str) -> Run:
+    """A Ray cluster: its address, "auto" for the one this machine belongs to, or "local"."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError("--ray needs Ray: pip install 'sdil[ray]'") from None
+
+    def run(jobs: Sequence[Job]) -> Iterator[Event]:
+        here = not ray.is_initialized()
+        if here:
+            _join(ray, address)
+        try:
+            yield from _through_ray(ray, jobs)
+        finally:
+            if here:
+                ray.shutdown()
+
+    return run
+
+
+def _join(ray: Any, address: str) -> None:
+    paths = os.pathsep.join(p for p in sys.path if p)  # workers find the package that we found
+    settings = {"env_vars": dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": paths}}
+    more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address, runtime_env=settings, log_to_driver=False, **more)
+    except ConnectionError as error:
+        raise InputError(f"--ray {address}: no cluster answers there ({error})") from None
+
+
+def _through_ray(ray: Any, jobs: Sequence[Job]) -> Iterator[Event]:
+    measure = ray.remote(num_cpus=1, max_retries=TRIES - 1)(attempt)
+    waiting = list(jobs)
+    running: dict[Any, Job] = {}
+    try:
+        while waiting or running:
+            room = int(ray.cluster_resources().get("CPU", 1)) + 1  # one asks a cluster to grow
+            while waiting and len(running) < room:
+                job = waiting.pop(0)
+                running[measure.remote(job)] = job
+                yield Started(job.address)
+            done, _ = ray.wait(list(running), num_returns=1)
+            job = running.pop(done[0])
+            try:
+                yield ray.get(done[0])
+            except ray.exceptions.RayError as error:  # its worker died every time
+                yield Finished(job.address, None, {}, f"{type(error).__name__}: {error}")
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
