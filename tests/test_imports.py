@@ -31,6 +31,8 @@ MAY_SEE = {
     "algorithms": BASE | {"networks", "algorithms"},
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
+    "explanation": BASE
+    | {"explanation", "tasks", "algorithms", "evaluation", "formats", "networks"},
     "studies": BASE | {"studies", "tasks", "algorithms", "evaluation", "formats", "networks"},
     "report": BASE | {"report", "studies.grid", "evaluation.statistics", "evaluation.comparisons"},
     "cli": BASE

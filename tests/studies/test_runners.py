@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import warnings
 
 import pytest
 from small import cell, records, study
@@ -31,9 +30,7 @@ def test_two_workers_write_the_same_bytes(measured_here, tmp_path):
 @pytest.mark.slow
 def test_ray_writes_the_same_bytes(measured_here, tmp_path):
     ray = pytest.importorskip("ray")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Ray warns of its own future defaults
-        results = run_study(study(), tmp_path, on_ray("local"))
+    results = run_study(study(), tmp_path, on_ray("local"))
     assert not ray.is_initialized()
     assert results.count("done") == 4
     assert records(tmp_path) == measured_here

@@ -8,18 +8,22 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
+from rich.console import Console
 
 from sdil.cli.console import errors, parse, print_table, show
 from sdil.errors import InputError
-from sdil.report.tables import Format, headline, notes, render, tables
+from sdil.report.rendering import Format, render
+from sdil.report.tables import headline, notes, tables
 from sdil.studies.cell import Cell
 from sdil.studies.grid import Progress, Results, Study, read_study, run_study
 from sdil.studies.paper import STUDIES, Options
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
+
+Form = Annotated[Format, tyro.conf.arg(name="format")]
 
 _USAGE = """usage: sdil study NAME [OPTIONS]
        sdil study run FILE.toml [OPTIONS]
@@ -72,7 +76,7 @@ def _named(*names: str) -> Callable[..., None]:
         ray: str | None = None,
         out: Path = Path("studies"),
         name: str | None = None,
-        form: Format = "terminal",
+        form: Form = "terminal",
     ) -> None:
         """Measure what is missing of a study, keep it, and show its tables.
 
@@ -96,6 +100,8 @@ def _named(*names: str) -> Callable[..., None]:
         options = Options(
             seeds or None, clean, noisy, preset == "quick", None if data is None else str(data)
         )
+        if name is not None and len(names) > 1:
+            raise InputError("--name is for one study; choose another --out for all of them")
         for each in names:
             study = STUDIES[each](options)
             print_results(_measure(study, out, _runner(workers, ray), tasks, learners, name), form)
@@ -108,7 +114,7 @@ def run_written(
     workers: int | None = None,
     ray: str | None = None,
     out: Path = Path("studies"),
-    form: Format = "terminal",
+    form: Form = "terminal",
 ) -> None:
     """Measure what is missing of a study of your own, keep it, and show its tables.
 
@@ -200,7 +206,7 @@ def publish_studies(
 
 def show_study(
     folder: tyro.conf.Positional[Path],
-    form: Format = "terminal",
+    form: Form = "terminal",
     failures: bool = False,
 ) -> None:
     """Show a study's tables. Nothing is measured.
@@ -222,9 +228,9 @@ def show_study(
 def print_results(results: Results, form: Format) -> None:
     """A study's tables, and what a reader must know."""
     if form == "terminal":
-        print(f"{results.study.title}\n")
-        for line in (*headline(results), *notes(results)):
-            print(line)
+        console = Console()
+        for line in (results.study.title, "", *headline(results), *notes(results)):
+            console.print(line, highlight=False, markup=False)
     for table in tables(results):
         print()
         if form == "terminal":

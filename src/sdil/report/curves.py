@@ -95,7 +95,7 @@ def _curves(results: Results) -> Any:
 def _place(at: float, points: list[float]) -> float:
     """Points that multiply stand at equal distances, others where their value is."""
     many = sorted(float(p) for p in points)
-    spread = len(many) > 2 and many[-1] >= 20 * max(many[1], 1e-9)
+    spread = len(many) > 2 and many[-1] > 10 * many[1]
     return float(points.index(at)) if spread else float(at)
 
 

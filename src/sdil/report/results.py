@@ -9,7 +9,8 @@ from typing import Any
 
 from sdil.files import new_file
 from sdil.report.curves import draw
-from sdil.report.tables import headline, notes, render, tables
+from sdil.report.rendering import render
+from sdil.report.tables import headline, notes, tables
 from sdil.studies.grid import Results
 
 
@@ -39,7 +40,7 @@ def _page(results: Results, figures: list[Path]) -> str:
         "better and one worse.\n"
     )
     if notes(results):
-        parts.append("".join(f"**{line}**\n" for line in notes(results)))
+        parts.append("".join(f"- **{line}**\n" for line in notes(results)))
     parts.append(_origin(results))
     for path in figures:
         if path.suffix == ".png":

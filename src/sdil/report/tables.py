@@ -1,15 +1,13 @@
-"""Tables of a study's records: for the terminal, Markdown, LaTeX and CSV.
+"""Tables of a study's records, and what they say in a sentence.
 
 What is not there is said: a cell that is missing, failed or stale never looks like a result.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +22,10 @@ from sdil.evaluation.comparisons import (
     verdict,
 )
 from sdil.evaluation.statistics import wilson_interval
+from sdil.report.rendering import Table
 from sdil.spaces import Array
 from sdil.studies.grid import Results, State
 
-Format = Literal["terminal", "markdown", "latex", "csv"]
 NAMES = {
     "reward": "reward",
     "acc": "ACC",
@@ -48,16 +46,11 @@ _SCORES = ("score_auroc", "score_average_precision", "score_calibration_error", 
 _AS_IT_IS = {"valid_nll", "perplexity"}  # the rest are shares, shown x100
 _LIMIT = "oracle"
 CANNOT_TELL: Verdict = "cannot tell with this many seeds"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    text_columns: int = 1
+_HOLDS: dict[Verdict, str] = {
+    "better": "holds",
+    "worse": "does not hold: it is worse",
+    CANNOT_TELL: "cannot be judged with this many seeds",
+}
 
 
 @dataclass(frozen=True)
@@ -151,12 +144,12 @@ def headline(results: Results) -> list[str]:
         if unclear and study.axis is None:
             text += f" ({', '.join(_named(c) for c in unclear)})"
         lines.append(text + ".")
+        lines += [
+            f"{task}: the claim that {study.claim.text} {_HOLDS[c.verdict]}."
+            for c in mine
+            if study.claim is not None and (c.row, c.at) == (study.claim.row, study.claim.at)
+        ]
     return lines
-
-
-def render(table: Table, form: Format) -> str:
-    """A table as text; "terminal" is drawn by the command line instead."""
-    return _FORMS[form](table)
 
 
 def _named(comparison: Comparison) -> str:
@@ -362,44 +355,3 @@ def _times(values: Mapping[int, float], factor: float) -> dict[int, float]:
 def _column(values: Mapping[int, float]) -> Array:
     """By seed, as (runs, 1 task)."""
     return np.array([values[seed] for seed in sorted(values)])[:, None]
-
-
-def _markdown(table: Table) -> str:
-    rule = ["---"] * table.text_columns + ["---:"] * (len(table.columns) - table.text_columns)
-    lines = [table.columns, rule, *table.rows]
-    body = "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
-    )
-    return f"**{table.title}**\n\n{body}"
-
-
-def _latex(table: Table) -> str:
-    def row(cells: Sequence[str]) -> str:
-        return "  " + " & ".join(_escape(cell) for cell in cells) + r" \\" + "\n"
-
-    places = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
-    return (
-        f"% {table.title}\n\\begin{{tabular}}{{{places}}}\n  \\toprule\n{row(table.columns)}"
-        f"  \\midrule\n{''.join(row(r) for r in table.rows)}  \\bottomrule\n\\end{{tabular}}\n"
-    )
-
-
-def _escape(text: str) -> str:
-    for sign in ("&", "%", "_", "#"):
-        text = text.replace(sign, "\\" + sign)
-    return text.replace(" ± ", r" $\pm$ ").replace("*", r"$^*$").replace(">", r"$>$")
-
-
-def _csv(table: Table) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("table", *table.columns))
-    writer.writerows((table.title, *row) for row in table.rows)
-    return file.getvalue()
-
-
-_FORMS: dict[Format, Callable[[Table], str]] = {
-    "markdown": _markdown,
-    "latex": _latex,
-    "csv": _csv,
-}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """Something that is said of the champion, to be checked."""
+
+    text: str
+    row: str
+    """It should be better than this row"""
+    at: float
+    """at this point of the axis."""
+
+
+@dataclass(frozen=True)
 class Study:
     """A named grid of cells."""
 
@@ -42,6 +53,7 @@ class Study:
     """What is compared, by task; the reward where it is not said."""
     champion: str = "SDIL"
     """The row that is compared with every other."""
+    claim: Claim | None = None
 
     def measure_of(self, task: str) -> str:
         """What is compared in this task."""
@@ -77,6 +89,7 @@ class Study:
             "axis": self.axis,
             "measures": dict(self.measures),
             "champion": self.champion,
+            "claim": None if self.claim is None else asdict(self.claim),
         }
 
 
@@ -263,6 +276,7 @@ def read_study(folder: Path) -> Results:
             about["axis"],
             about["measures"],
             about["champion"],
+            Claim(**about["claim"]) if about.get("claim") else None,
         )
     except (KeyError, TypeError) as error:
         raise InputError(f"{folder / _FILE}: damaged ({error!r})") from None

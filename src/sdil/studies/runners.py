@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -206,7 +207,9 @@ def _join(ray: Any, address: str) -> None:
     settings = {"env_vars": dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": paths}}
     more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
-        ray.init(address, runtime_env=settings, log_to_driver=False, **more)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of Ray's own coming defaults
+            ray.init(address, runtime_env=settings, log_to_driver=False, **more)
     except ConnectionError as error:
         raise InputError(f"--ray {address}: no cluster answers there ({error})") from None
 

@@ -90,10 +90,11 @@ def tune(
     search = optuna.create_study(
         storage=f"sqlite:///{folder / 'trials.db'}",
         study_name=_title(cell, space, seeds),
-        sampler=optuna.samplers.TPESampler(seed=0),
         load_if_exists=True,
         direction="minimize",
     )
+    # another seed than that of the trials before, or it would draw the same ones again
+    search.sampler = optuna.samplers.TPESampler(seed=len(search.trials))
     for left in search.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         search.tell(left.number, state=optuna.trial.TrialState.FAIL)  # it was interrupted:
         search.enqueue_trial(left.params)  # again; what its cells found is kept
