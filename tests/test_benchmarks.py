@@ -22,6 +22,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
         ("discovery_speed", "--clean 5 --noisy 5 --updates 1 --rounds 1", 2),
         ("bc_curve", "--seeds 0 --sizes 5 --noisy 0 --look-backs 0 --episodes 5 --test 5", 3),
         ("sepsis_figures", "--sizes 10 --episodes 20 --valid 10", 5),
+        ("study_overhead", "--cells 1 --clean 5 --noisy 5", 5),
         ("imitation_peers", "--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
     ],
 )
