@@ -314,7 +314,7 @@ def _comparison_text(comparison: Comparison) -> tuple[str, str, str]:
     return (
         "-" if difference is None else _interval(difference, 1, 1.0, sign="+"),
         "-" if probability is None else f"{probability:.2f}",
-        comparison.verdict + (" (a limit)" if comparison.limit and comparison.row else ""),
+        comparison.verdict,
     )
 
 
