@@ -32,6 +32,17 @@ MAY_SEE = {
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
     "curation": BASE,
+    "explanation": BASE
+    | {"explanation", "tasks", "algorithms", "evaluation", "formats", "networks"},
+    "studies": BASE | {"studies", "tasks", "algorithms", "evaluation", "formats", "networks"},
+    "report": BASE
+    | {
+        "report",
+        "explanation.record",
+        "studies.grid",
+        "evaluation.statistics",
+        "evaluation.comparisons",
+    },
     "cli": BASE
     | {
         "__version__",
@@ -41,6 +52,9 @@ MAY_SEE = {
         "algorithms",
         "evaluation",
         "tasks",
+        "studies",
+        "explanation",
+        "report",
         "cli",
     },
 }

@@ -17,6 +17,7 @@ COMMANDS = {
     "score": "say how good each step and segment of demonstrations is",
     "curate": "write cleaner demonstrations: only the steps that score well",
     "demo": "collect, train and evaluate on FourRooms, end to end",
+    "study": "run the paper's experiments, or your own, and show their tables",
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
     "expert": "train a PPO agent to demonstrate a task (needs sdil[experts])",
 }

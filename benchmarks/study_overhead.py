@@ -1,0 +1,114 @@
+"""What a study costs over calling `fit` and `evaluate`, and what a second worker brings.
+
+    python benchmarks/study_overhead.py                 # on an otherwise idle machine of two cores
+    python benchmarks/study_overhead.py --cells 4 --json overhead.json
+
+The same cells (BC on FourRooms, one per seed) are measured by hand in this process, as a study in
+this process, and as a study on one and on two workers. By hand means everything that a record says:
+demonstrations, training, test actions and episodes. A worker's start is counted; it weighs less the
+longer a study is. Also: how long a finished study takes to be shown again.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import tyro
+
+from report import Target, begin, finish, print_table
+from sdil.studies.cell import Cell
+from sdil.studies.grid import Entry, Study, run_study
+from sdil.studies.runners import Run, in_this_process, on_workers
+
+ROOT = Path(__file__).parent.parent
+
+
+def main(
+    cells: int = 8, clean: int = 30, noisy: int = 100, rounds: int = 1, json: Path | None = None
+) -> None:
+    """Measure, print, and compare with the targets."""
+    import torch
+
+    torch.set_num_threads(1)
+    about = begin(cells=cells, clean=clean, noisy=noisy, rounds=rounds)
+    study = Study(
+        "overhead",
+        "The same cells every way",
+        tuple(Entry("BC", Cell("fourrooms", "bc", seed, clean, noisy)) for seed in range(cells)),
+    )
+    _by_hand(1, clean, noisy)  # tables are built and modules imported once, whoever comes first
+    ways: dict[str, Run] = {
+        "a study in this process": in_this_process,
+        "a study on one worker": on_workers(1),
+        "a study on two workers": on_workers(2),
+    }
+    seconds = {"by hand": min(_by_hand(cells, clean, noisy) for _ in range(rounds))}
+    for name, run in ways.items():
+        seconds[name] = min(_as_a_study(study, run) for _ in range(rounds))
+    seconds["shown again"] = _again(study)
+    rows = [{"way": name, "seconds": value} for name, value in seconds.items()]
+    print_table(("way", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()])
+    overhead = 100 * (seconds["a study in this process"] / seconds["by hand"] - 1)
+    gain = seconds["a study on one worker"] / seconds["a study on two workers"]
+    targets = [
+        Target("overhead of a study, %", overhead, at_most=5),
+        Target("two workers over one", gain, at_least=1.7),
+        Target("seconds of a second run", seconds["shown again"], at_most=3),
+    ]
+    finish(about, rows, targets, json)
+
+
+def _by_hand(cells: int, clean: int, noisy: int) -> float:
+    import numpy as np
+    import torch
+
+    import sdil
+    from sdil.windows import Windows
+
+    began = time.perf_counter()
+    task = sdil.get_task("fourrooms")
+    for seed in range(cells):
+        demos, _ = task.collect(clean=clean, noisy=noisy, seed=seed)
+        valid, _ = task.collect(clean=max(clean // 2, 10), noisy=0, seed=10_000 + seed)
+        test, _ = task.collect(clean=300, noisy=0, seed=30_000 + seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            policy = sdil.BC().fit(demos, valid=valid, seed=seed)
+        for part in (valid, test):
+            windows = Windows(part.clean, policy.look_back)
+            index = torch.arange(len(windows))
+            probs = policy.action_probs(windows.at(index)).detach().numpy()
+            sdil.action_metrics(probs, np.asarray(windows.actions_at(index)))
+        sdil.evaluate(policy, "fourrooms", seed=20_000 + seed)
+    return time.perf_counter() - began
+
+
+def _as_a_study(study: Study, run: Run) -> float:
+    from sdil.studies import measure
+
+    measure._collected.cache_clear()
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        results = run_study(study, Path(folder), run)
+        seconds = time.perf_counter() - began
+    assert results.count("done") == len(study.entries)
+    return seconds
+
+
+def _again(study: Study) -> float:
+    """A finished study asked for once more, as a command."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_study(study, Path(folder), in_this_process)
+        command = [sys.executable, "-m", "sdil.cli", "study", "show", f"{folder}/{study.name}"]
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

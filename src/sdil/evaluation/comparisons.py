@@ -1,0 +1,143 @@
+"""What a few seeds can tell: means with intervals, and who is better, honestly.
+
+Interquartile mean, probability of improvement and performance profiles are those of Agarwal et al.
+("Deep reinforcement learning at the edge of the statistical precipice", NeurIPS 2021), and agree
+with their package `rliable`. Runs of one seed saw the same demonstrations: differences are paired.
+
+`scores` are arrays (runs, tasks). NumPy only: tables are shown without importing SciPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sdil.spaces import Array
+
+RESAMPLES = 2_000
+Verdict = Literal["better", "worse", "cannot tell with this many seeds"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95% interval; none where a single run leaves none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def mean_and_deviation(values: Array) -> tuple[float, float | None]:
+    """Mean and standard deviation (n - 1) over runs. (n,)"""
+    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
+
+
+def interquartile_mean(scores: Array) -> Array:
+    """The mean of the middle half of all runs of all tasks. (..., runs, tasks) -> (...)"""
+    ordered = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
+    cut = int(0.25 * ordered.shape[-1])
+    return np.asarray(ordered[..., cut : ordered.shape[-1] - cut].mean(-1))
+
+
+def probability_of_improvement(ours: Array, theirs: Array) -> Array:
+    """How likely a run of ours beats one of theirs, a draw counted half; mean over tasks.
+
+    (..., runs, tasks) and (..., their runs, tasks) -> (...)
+    """
+    mine, other = ours[..., :, None, :], theirs[..., None, :, :]
+    return np.asarray((mine > other).mean((-3, -2, -1)) + (mine == other).mean((-3, -2, -1)) / 2)
+
+
+def performance_profile(scores: Array, thresholds: Array) -> Array:
+    """The share of runs above each threshold, over all tasks.
+
+    (..., runs, tasks) -> (..., len(thresholds))
+    """
+    return np.stack([(scores > threshold).mean((-2, -1)) for threshold in thresholds], -1)
+
+
+def resampled(scores: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+    """Which runs each stratified resample takes of each task. (resamples, runs, tasks)"""
+    draw = np.random.default_rng(seed)
+    return draw.integers(len(scores), size=(resamples, *scores.shape))
+
+
+def bootstrap(
+    statistic: Callable[..., Array], *scores: Array, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """A statistic of one or more sets of scores, with its stratified bootstrap 95% interval.
+
+    Runs are drawn anew within each task (and each set), as `rliable` does.
+    """
+    value = float(statistic(*scores))
+    if min(len(s) for s in scores) < 2:
+        return Estimate(value, None, None)
+    again = (
+        np.take_along_axis(s[None], resampled(s, resamples, seed + i), 1)
+        for i, s in enumerate(scores)
+    )
+    low, high = np.percentile(statistic(*again), (2.5, 97.5))
+    return Estimate(value, float(low), float(high))
+
+
+def profile_band(
+    scores: Array, thresholds: Array, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Array, Array, Array]:
+    """A performance profile and its pointwise 95% band. (len(thresholds),) each"""
+    again = np.take_along_axis(scores[None], resampled(scores, resamples, seed), 1)
+    low, high = np.percentile(performance_profile(again, thresholds), (2.5, 97.5), axis=0)
+    return performance_profile(scores, thresholds), low, high
+
+
+def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
+    """Ours minus theirs, over the seeds that both have, with Student's 95% interval."""
+    seeds = sorted(set(ours) & set(theirs))
+    if not seeds:
+        return None
+    differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
+    mean, deviation = mean_and_deviation(differences)
+    if deviation is None:
+        return Estimate(mean, None, None)
+    reach = student_quantile(0.975, len(seeds) - 1) * deviation / math.sqrt(len(seeds))
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def verdict(difference: Estimate | None) -> Verdict:
+    """What an interval of a difference says: where it holds 0, nothing."""
+    if difference is None or difference.low is None or difference.high is None:
+        return "cannot tell with this many seeds"
+    if difference.low > 0:
+        return "better"
+    return "worse" if difference.high < 0 else "cannot tell with this many seeds"
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """The quantile of Student's t above 1/2, by bisection of its distribution function."""
+    low, high = 0.0, 1.0
+    while student_cdf(high, degrees) < probability:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if student_cdf(middle, degrees) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def student_cdf(t: float, degrees: int) -> float:
+    """Student's distribution function, in closed form (Abramowitz and Stegun, 26.7.3, 26.7.4)."""
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine = math.cos(angle) ** 2
+    odd = degrees % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(1, (degrees - 1) // 2 if odd else degrees // 2):
+        term *= cosine * (2 * k / (2 * k + 1) if odd else (2 * k - 1) / (2 * k))
+        total += term
+    between = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+    return 0.5 + between / 2

@@ -1,0 +1,165 @@
+"""Figures of a study: curves with bands, and for a table of methods intervals and profiles.
+
+Interquartile means with stratified bootstrap 95% intervals. Colours are those of Okabe and Ito,
+which colour-blind people can tell apart; markers differ too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.evaluation.comparisons import Estimate, bootstrap, interquartile_mean, profile_band
+from sdil.report.tables import NAMES, scale, together
+from sdil.studies.grid import Results
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX"
+_MOST_PROFILES = 6
+
+
+def draw(results: Results, stem: Path) -> list[Path]:
+    """Draw what the study shows to `stem`.png and `stem`.svg; the files that were written."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise InputError("figures need Matplotlib: pip install 'sdil[report]'") from None
+    mpl.use("agg")
+    mpl.rcParams.update({"svg.hashsalt": "sdil", "font.size": 9, "axes.titlesize": 10})
+    made = {"": _curves(results)} if results.study.axis else _methods(results)
+    written = []
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for name, figure in made.items():
+        if figure is None:
+            continue
+        for kind in ("png", "svg"):
+            path = stem.with_name(f"{stem.name}{name}.{kind}")
+            metadata = {"Date": None} if kind == "svg" else {"Software": None}
+            figure.savefig(path, dpi=150, metadata=metadata)
+            written.append(path)
+    return written
+
+
+def _figure(columns: int, height: float, width: float = 4.2) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure((width * columns, height), layout="constrained")
+    axes = figure.subplots(1, columns, squeeze=False)[0]
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(alpha=0.3, linewidth=0.5)
+    return figure, list(axes)
+
+
+def _curves(results: Results) -> Any:
+    study = results.study
+    tasks = [t for t in study.tasks if any(_has(results, row, t) for row in study.rows)]
+    if not tasks:
+        return None
+    figure, axes = _figure(len(tasks), 3.4)
+    for ax, task in zip(axes, tasks, strict=True):
+        measure = study.measure_of(task)
+        points = results.points(task)
+        for i, row in enumerate(study.rows):
+            found = [(at, _estimate(results, row, task, measure, at)) for at in points]
+            known = [(at, e) for at, e in found if e is not None]
+            if not known:
+                continue
+            x = [_place(at, points) for at, _ in known]
+            colour = COLOURS[i % len(COLOURS)]
+            dashed = "--" if row.startswith("BC, clean only") else "-"
+            ax.plot(
+                x,
+                [e.value for _, e in known],
+                dashed,
+                marker=MARKERS[i % len(MARKERS)],
+                markersize=4,
+                color=colour,
+                label=row,
+            )
+            low = [e.value if e.low is None else e.low for _, e in known]
+            high = [e.value if e.high is None else e.high for _, e in known]
+            ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        ax.set_xticks([_place(at, points) for at in points], [f"{at:g}" for at in points])
+        ax.set_title(task)
+        ax.set_xlabel(str(study.axis))
+        ax.set_ylabel(f"{NAMES[measure]} x100")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _place(at: float, points: list[float]) -> float:
+    """Points that multiply stand at equal distances, others where their value is."""
+    many = sorted(float(p) for p in points)
+    spread = len(many) > 2 and many[-1] > 10 * many[1]
+    return float(points.index(at)) if spread else float(at)
+
+
+def _has(results: Results, row: str, task: str) -> bool:
+    measure = results.study.measure_of(task)
+    return any(results.values(row, task, measure, at) for at in results.points(task))
+
+
+def _estimate(results: Results, row: str, task: str, measure: str, at: Any) -> Estimate | None:
+    values = results.values(row, task, measure, at)
+    if not values:
+        return None
+    column = scale(measure) * np.array([values[seed] for seed in sorted(values)])[:, None]
+    return bootstrap(interquartile_mean, column)
+
+
+def _methods(results: Results) -> dict[str, Any]:
+    return {"": _intervals(results), "-profiles": _profiles(results)}
+
+
+def _intervals(results: Results) -> Any:
+    """A dot and a bar per method and task."""
+    study = results.study
+    tasks = [t for t in study.tasks if any(_has(results, row, t) for row in study.rows)]
+    rows = [r for r in study.rows if any(_has(results, r, t) for t in tasks)]
+    if not tasks:
+        return None
+    figure, axes = _figure(len(tasks), 0.8 + 0.22 * len(rows), width=2.8)
+    for ax, task in zip(axes, tasks, strict=True):
+        measure = study.measure_of(task)
+        for y, row in enumerate(reversed(rows)):
+            found = _estimate(results, row, task, measure, None)
+            if found is None:
+                continue
+            colour = COLOURS[1] if row == study.champion else COLOURS[0]
+            if found.low is not None and found.high is not None:
+                ax.plot([found.low, found.high], [y, y], color=colour, linewidth=4, alpha=0.4)
+            ax.plot(found.value, y, "o", color=colour, markersize=4)
+        ax.set_yticks(range(len(rows)), rows[::-1] if ax is axes[0] else [""] * len(rows))
+        ax.set_ylim(-0.7, len(rows) - 0.3)
+        ax.set_title(task)
+        ax.set_xlabel(f"{NAMES[measure]} x100")
+    return figure
+
+
+def _profiles(results: Results) -> Any:
+    """Performance profiles over all tasks, of the champion, the base, and the best others."""
+    study = results.study
+    tasks = [t for t in study.tasks if study.measure_of(t) == "reward"]
+    tasks = [t for t in tasks if any(_has(results, row, t) for row in study.rows)]
+    every = {row: together(results, row, tasks) for row in study.rows}
+    scores = {row: found for row, found in every.items() if found is not None}
+    if len(tasks) < 2 or study.champion not in scores:
+        return None
+    best = sorted(scores, key=lambda row: -float(interquartile_mean(scores[row])))
+    first = [row for row in ("BC, clean only", study.champion) if row in scores]
+    chosen = [*first, *(row for row in best if row not in first)][:_MOST_PROFILES]
+    thresholds = np.linspace(0, 1, 101)
+    figure, (ax,) = _figure(1, 3.4, width=5.5)
+    for i, row in enumerate(chosen):
+        middle, low, high = profile_band(scores[row], thresholds)
+        ax.plot(100 * thresholds, middle, color=COLOURS[i], label=row)
+        ax.fill_between(100 * thresholds, low, high, color=COLOURS[i], alpha=0.12, linewidth=0)
+    ax.set_xlabel("reward x100, " + ", ".join(tasks))
+    ax.set_ylabel("share of runs above it")
+    figure.legend(loc="outside right upper", frameon=False)
+    return figure

@@ -1,0 +1,104 @@
+"""A study as a page: where the champion wins and where it does not, tables, figures, records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from sdil.files import new_file
+from sdil.report.curves import draw
+from sdil.report.rendering import render
+from sdil.report.tables import headline, notes, tables
+from sdil.studies.grid import Results
+
+
+def publish(results: Results, out: Path) -> list[Path]:
+    """Write `<study>.md`, its figures and `records/<study>.json` into a folder."""
+    study = results.study
+    figures = draw(results, out / study.name)
+    page = out / f"{study.name}.md"
+    with new_file(page) as temporary:
+        temporary.write_text(_page(results, figures), "utf-8")
+    records = out / "records" / f"{study.name}.json"
+    with new_file(records) as temporary:
+        temporary.write_text(_records(results), "utf-8")
+    return [page, *figures, records]
+
+
+def _page(results: Results, figures: list[Path]) -> str:
+    study = results.study
+    parts = [f"# {study.title}\n"]
+    said = headline(results)
+    parts.append("".join(f"- {line}\n" for line in said) or "Nothing has been measured yet.\n")
+    seeds = len({f.entry.cell.seed for f in results.found})
+    parts.append(
+        '"Better" and "worse": the 95% interval of the difference by seed (Student) lies on one '
+        f"side of 0. {seeds} seeds; every method of a seed saw the same demonstrations. Intervals "
+        "are not corrected for their number: of forty differences that are nothing, one is called "
+        "better and one worse.\n"
+    )
+    if notes(results):
+        parts.append("".join(f"- **{line}**\n" for line in notes(results)))
+    parts.append(_origin(results))
+    for path in figures:
+        if path.suffix == ".png":
+            what = "Performance profiles" if "-profiles" in path.name else "Interquartile means"
+            vector = path.with_suffix(".svg").name
+            parts.append(
+                f"![{study.title}]({path.name})\n\n{what} with bootstrap 95% intervals "
+                f"([SVG]({vector})).\n"
+            )
+    parts += [render(table, "markdown") for table in tables(results)]
+    parts.append(f"The records: [records/{study.name}.json](records/{study.name}.json).\n")
+    return "\n".join(parts)
+
+
+def _origin(results: Results) -> str:
+    """The command, the machines and the days."""
+    timings = [f.timing for f in results.found if f.timing is not None and f.state == "done"]
+    if not timings:
+        return ""
+    machines = Counter(str(t["machine"]) for t in timings)
+    days = sorted(str(t["started"])[:10] for t in timings)
+    versions = Counter(json.dumps(t["versions"], sort_keys=True) for t in timings)
+    unique = {id(t): t for t in timings}
+    hours = sum(float(t["cpu_s"]) for t in unique.values()) / 3_600
+    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    software = json.loads(versions.most_common(1)[0][0])
+    return (
+        f"- command: `{results.command}`\n- machine: {'; '.join(machines)}\n- measured: {when}, "
+        f"{hours:.1f} hours of CPU\n- versions: "
+        + ", ".join(f"{name} {number}" for name, number in software.items())
+        + "\n"
+    )
+
+
+def _records(results: Results) -> str:
+    """A line per cell: small, and a change shows as a changed line."""
+    lines = []
+    for found in results.found:
+        about: dict[str, Any] = {
+            "row": found.entry.row,
+            "at": found.entry.at,
+            "cell": found.entry.cell.as_json(),
+            "state": found.state,
+        }
+        if found.record is not None:
+            about["source"] = found.record["inputs"]["source"]
+            about["measures"] = {k: _short(v) for k, v in found.record["measures"].items()}
+            if found.record["warnings"]:
+                about["warnings"] = found.record["warnings"]
+        if found.timing is not None:
+            about["cpu_s"] = found.timing["cpu_s"]
+        lines.append(json.dumps(about, ensure_ascii=False))
+    head = json.dumps({"study": results.study.as_json(), "command": results.command})
+    body = ",\n".join(lines)
+    return f'{head[:-1]}, "cells": [\n{body}\n]}}\n'
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    return [_short(v) for v in value] if isinstance(value, list) else value

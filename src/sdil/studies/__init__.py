@@ -1,0 +1,1 @@
+"""Studies: grids of cells (task, demonstrations, learner, seed), each measured once and kept."""

@@ -1,0 +1,129 @@
+"""A cell: one learner on one seed's demonstrations of one task, and its address.
+
+The address is a hash of everything that decides what is measured: the demonstrations asked for,
+every field of the learner, the seed, and the source of the modules that take part. Equal addresses
+mean equal records; a change in any of them gives another address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from sdil.errors import InputError
+from sdil.studies.source import Sources
+from sdil.tasks import TASK_NAMES
+
+MIMIC = "mimic"
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is to be measured."""
+
+    task: str
+    """A benchmark task, or "mimic" for a folder of demonstrations."""
+    learner: str
+    seed: int
+    """Decides demonstrations, split, initialisation and episodes."""
+    clean: int | None
+    """Clean trajectories to train on; None: all there are (mimic)."""
+    noisy: int | None
+    """Noisy ones; 0 is the paper's setting "clean only", None: all there are (mimic)."""
+    fields: tuple[tuple[str, Value], ...] = ()
+    """The learner's fields that differ from its defaults, sorted by name."""
+    noise: Literal["paper", "segments"] = "paper"
+    """What is wrong with the noisy set."""
+    noisy_random_steps: float | None = None
+    """The share of random steps in noisy episodes; None: the task's own."""
+    expert_share: float = 0.0
+    """The share of noisy trajectories that an expert's take the place of."""
+    offline: bool = False
+    """Whether a learner that could practise in the environment may not."""
+    measured: Literal["all", "validation"] = "all"
+    """Everything, or what a search for hyper-parameters may look at."""
+    data: str | None = None
+    """The folder of demonstrations of "mimic"."""
+
+    def inputs(self, sources: Sources) -> dict[str, Any]:
+        """All that decides the record, spelled out; its hash is the address."""
+        known = sources.fields_of(self.learner)
+        chosen = dict(self.fields)
+        for name, value in chosen.items():
+            if name not in known:
+                raise InputError(f"{self.learner} has no field {name!r}; it has {', '.join(known)}")
+            if not _fits(value, known[name]):
+                kind = type(known[name]).__name__
+                raise InputError(f"{self.learner}: {name} must be a {kind}, not {value!r}")
+        asked = asdict(self) | {"fields": {k: _as(chosen.get(k, v), v) for k, v in known.items()}}
+        del asked["data"]
+        if self.task == MIMIC:
+            asked["data_hash"] = _hash_of_folder(str(self.data))
+        elif self.task not in TASK_NAMES:
+            raise InputError(f"there is no task {self.task!r}; there are {', '.join(TASK_NAMES)}")
+        asked["source"] = sources.of_cell(self.learner, _task_module(self.task))
+        return asked
+
+    def as_json(self) -> dict[str, Any]:
+        """What `from_json` reads; fields that are as usual are left out."""
+        usual = {f.name: f.default for f in fields(self)}
+        asked = {k: v for k, v in asdict(self).items() if v != usual[k]}
+        return asked | ({"fields": dict(self.fields)} if self.fields else {})
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Cell:
+        return cls(**{**value, "fields": sorted_fields(value.get("fields", {}))})
+
+    def __str__(self) -> str:
+        changed = "".join(f" {k}={v}" for k, v in self.fields)
+        sizes = "all" if self.clean is None else f"{self.clean}+{self.noisy}"
+        return f"{self.task} {sizes} {self.learner}{changed} seed {self.seed}"
+
+
+def address_of(inputs: Mapping[str, Any]) -> str:
+    """The hash of a cell's inputs."""
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sorted_fields(fields: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    """Fields as a cell keeps them."""
+    return tuple(sorted(fields.items()))
+
+
+def _task_module(task: str) -> str:
+    if task == MIMIC:
+        return "sdil.formats.folder"
+    return "sdil.tasks.doorkey" if task.startswith("doorkey") else f"sdil.tasks.{task}"
+
+
+def _fits(value: object, default: object) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    return isinstance(value, type(default))
+
+
+def _as(value: Any, default: Any) -> Any:
+    """1 and 1.0 are the same number where a field is a float, and so have one address."""
+    return float(value) if isinstance(default, float) else value
+
+
+@cache
+def _hash_of_folder(folder: str) -> str:
+    """A hash of every file in a folder of demonstrations."""
+    if not (Path(folder) / "sdil.json").is_file():
+        raise InputError(f"{folder} is not a folder of demonstrations: sdil.json is missing")
+    whole = hashlib.sha256()
+    for path in sorted(p for p in Path(folder).rglob("*") if p.is_file()):
+        whole.update(str(path.relative_to(folder)).encode())
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()

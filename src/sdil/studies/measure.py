@@ -1,0 +1,184 @@
+"""One cell measured: demonstrations, a policy, and everything that is measured of it.
+
+Every learner of a seed sees the same demonstrations, validation set, test set and episodes. Only
+this module decides what a record says, so it imports nothing that merely arranges cells.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sdil.demonstrations import Demonstrations
+from sdil.evaluation.metrics import action_metrics
+from sdil.evaluation.rollout import evaluate
+from sdil.spaces import Array
+from sdil.windows import Windows
+
+TEST = 300  # clean test trajectories
+LEAST_VALID = 10  # validation takes half as many trajectories as training, at least these
+_VALID, _EPISODES, _TEST, _EXPERTS = 10_000, 20_000, 30_000, 40_000  # added to the seed
+_LEAST_PROBABILITY = 1e-12
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a cell's learner is given, and what it is measured on."""
+
+    train: Demonstrations
+    valid: Demonstrations
+    test: Demonstrations
+    noisy_good: list[Array] | None
+    """Of each noisy trajectory, which steps are good, where it is known. (T,) each"""
+    environment: Any
+    """What it may practise in: a table, a Gymnasium id, or nothing."""
+
+
+def measure(inputs: Mapping[str, Any], data: str | None = None) -> tuple[dict[str, Any], float]:
+    """What `record.json` says of a cell, and the CPU seconds of `fit`.
+
+    `inputs` are those of `Cell.inputs`; `data` is the folder of the task "mimic".
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            measures, seconds = _measure(inputs, data)
+    finally:
+        torch.set_num_threads(before)
+    said = sorted({str(w.message) for w in told if issubclass(w.category, UserWarning)})
+    return {"inputs": dict(inputs), "measures": measures, "warnings": said}, seconds
+
+
+def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any], float]:
+    from sdil.algorithms import LEARNERS
+    from sdil.algorithms.learner import Epoch
+
+    pool = demonstrations(inputs, data)
+    learner = LEARNERS[inputs["learner"]](**inputs["fields"])
+    more: dict[str, Any] = {}
+    if learner.name == "oracle":
+        more["truth"] = pool.noisy_good
+    if learner.environment != "never" and not inputs["offline"]:
+        more["env"] = pool.environment
+    epochs: list[Epoch] = []
+    began = time.process_time()
+    policy = learner.fit(
+        pool.train, valid=pool.valid, seed=inputs["seed"], on_epoch=epochs.append, **more
+    )
+    seconds = time.process_time() - began
+    probs, actions = _predictions(policy, pool.valid)
+    taken = probs[np.arange(len(actions)), actions]
+    measures: dict[str, Any] = {
+        "valid_nll": float(-np.log(np.maximum(taken, _LEAST_PROBABILITY)).mean()),
+        "valid_acc": float((probs.argmax(1) == actions).mean()),
+    }
+    if inputs["measured"] == "validation":
+        return measures, seconds
+    tested = action_metrics(*_predictions(policy, pool.test))
+    measures |= {
+        "acc": tested.accuracy,
+        "macro_f": tested.macro_f,
+        "macro_auroc": tested.macro_auroc,
+        "micro_auroc": tested.micro_auroc,
+    }
+    if inputs["task"] != "mimic":
+        ran = evaluate(policy, inputs["task"], seed=_EPISODES + inputs["seed"])
+        measures |= {
+            "reward": ran.reward_mean,
+            "success": ran.success_rate,
+            "success_interval": ran.success_interval and list(ran.success_interval),
+            "episodes": ran.n_episodes,
+        }
+    if pool.noisy_good:
+        measures["bad_steps"] = float(1 - np.concatenate(pool.noisy_good).mean())
+        if learner.judges_steps:
+            from sdil.studies.judging import judged
+
+            measures |= judged(policy, pool.train.noisy, pool.noisy_good)
+    discovered = [epoch for epoch in epochs if epoch.phase == "discover"]
+    if discovered:
+        measures["perplexity"] = discovered[-1].losses["perplexity"]
+        if len(pool.train.noisy):
+            mixed = [epoch.losses.get("survived_clean_noisy", 0.0) for epoch in discovered]
+            estimated = mixed[inputs["fields"]["pu_interval"] :]  # none are dropped before
+            measures["least_mixed_pairs"] = min(estimated, default=None)
+    return measures, seconds
+
+
+def demonstrations(inputs: Mapping[str, Any], data: str | None) -> Pool:
+    """The demonstrations that a cell asks for."""
+    if inputs["task"] == "mimic":
+        return _recorded(inputs, str(data))
+    from sdil.tasks import get_task
+
+    task, clean, noisy, seed = (inputs[name] for name in ("task", "clean", "noisy", "seed"))
+    train, truth = _collected(
+        task, clean, noisy, seed, inputs["noise"], inputs["noisy_random_steps"]
+    )
+    valid, _ = _collected(task, max(clean // 2, LEAST_VALID), 0, _VALID + seed)
+    test, _ = _collected(task, TEST, 0, _TEST + seed)
+    good = truth.noisy_good
+    experts = round(inputs["expert_share"] * noisy)
+    if experts:
+        more, of_experts = _collected(task, experts, 0, _EXPERTS + seed)
+        mixed = [*list(train.noisy)[experts:], *more.clean]
+        train = Demonstrations(list(train.clean), mixed, train.spaces)  # type: ignore[arg-type]
+        good = [*good[experts:], *of_experts.clean_good]
+    chosen = get_task(task)
+    return Pool(train, valid, test, good, chosen.table() or chosen.environment)
+
+
+@lru_cache(maxsize=12)
+def _collected(
+    task: str,
+    clean: int,
+    noisy: int,
+    seed: int,
+    noise: Any = "paper",
+    noisy_random_steps: float | None = None,
+) -> tuple[Demonstrations, Any]:
+    from sdil.tasks import get_task
+
+    return get_task(task).collect(
+        clean=clean, noisy=noisy, seed=seed, noise=noise, noisy_random_steps=noisy_random_steps
+    )
+
+
+def _recorded(inputs: Mapping[str, Any], data: str) -> Pool:
+    split = _loaded(data).split(seed=inputs["seed"])
+    train = split.train
+    if inputs["clean"] is not None:
+        train = train.take_clean(inputs["clean"], seed=inputs["seed"])
+    if inputs["noisy"] is not None:
+        train = Demonstrations(train.clean, train.noisy[: inputs["noisy"]], train.spaces)
+    return Pool(train, split.valid, split.test, None, None)
+
+
+@lru_cache(maxsize=1)
+def _loaded(data: str) -> Demonstrations:
+    from sdil.formats.folder import load_demonstrations
+
+    return load_demonstrations(data)
+
+
+def _predictions(policy: Any, demos: Demonstrations) -> tuple[Array, Array]:
+    """Probabilities of actions (N, A) and the actions taken (N,), over all clean steps."""
+    import torch
+
+    windows = Windows(demos.clean, policy.look_back)
+    with torch.no_grad():
+        parts = torch.arange(len(windows)).split(8_192)
+        probs = torch.cat([policy.action_probs(windows.at(part)) for part in parts])
+    actions = windows.actions_at(torch.arange(len(windows)))
+    return probs.numpy(), actions.numpy()

@@ -1,0 +1,190 @@
+"""A user's own study, written in TOML: a grid over tasks, learners, fields, sizes and seeds.
+
+    title = "Does a wider network help?"
+    tasks = ["fourrooms", "sepsis"]
+    clean = [10, 30]            # every combination of these lists is measured
+    noisy = 600
+    seeds = [0, 1, 2, 3, 4]
+    champion = "wide SDIL"      # the row compared with every other; the last one if not said
+    measure = "reward"
+
+    [[learners]]
+    learner = "bc"
+    setting = "clean only"      # or "both", the default
+
+    [[learners]]
+    row = "wide SDIL"
+    learner = "sdil"
+    fields = { hidden = 128 }
+
+    [[learners]]
+    learner = "sdil"
+    fields = { mi_weight = [0.5, 1, 2] }     # a list: one row per value
+
+A list of several clean or noisy sizes becomes the axis of a curve.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from sdil.errors import InputError
+from sdil.studies.cell import Cell, sorted_fields
+from sdil.studies.grid import Entry, Study
+from sdil.studies.source import Sources
+from sdil.tasks import TASK_NAMES
+
+MEASURES = ("reward", "acc", "macro_f", "macro_auroc", "micro_auroc", "success", "valid_acc")
+_KEYS = (
+    *("title", "tasks", "clean", "noisy", "seeds", "learners", "champion", "measure"),
+    *("noise", "expert_share", "offline"),
+)
+_SETTINGS = ("both", "clean only")
+
+
+def read_written(file: Path) -> Study:
+    """The study that a TOML file describes."""
+    try:
+        about = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{file}: cannot be read as TOML ({error})") from None
+    return _Reader(file).study(about)
+
+
+class _Reader:
+    """Checks as it reads, so that every complaint names the file and the key."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.sources = Sources()
+
+    def study(self, about: Mapping[str, Any]) -> Study:
+        self._only(about, _KEYS, "")
+        tasks = self._list(about, "tasks", _a_task, "names of tasks: " + ", ".join(TASK_NAMES))
+        clean = self._list(about, "clean", _a_count, "numbers of trajectories, at least 1")
+        noisy = self._list(about, "noisy", _a_size, "numbers of trajectories", [600])
+        seeds = self._list(about, "seeds", _a_size, "whole numbers", [0, 1, 2, 3, 4])
+        if len(clean) > 1 and len(noisy) > 1:
+            self._complain("noisy", "one of clean and noisy may be a list of several, not both")
+        measure = about.get("measure", "reward")
+        if measure not in MEASURES:
+            self._complain("measure", f"one of {', '.join(MEASURES)} is needed, not {measure!r}")
+        more = {
+            "noise": self._one(about, "noise", lambda v: v in ("paper", "segments"), "paper"),
+            "expert_share": float(self._one(about, "expert_share", _a_share, 0.0)),
+            "offline": self._one(about, "offline", lambda v: isinstance(v, bool), False),
+        }
+        rows = self._learners(about)
+        champion = about.get("champion", list(rows)[-1])
+        if champion not in rows:
+            self._complain("champion", f"no row is called {champion!r}; there are {list(rows)}")
+        axis, points = None, [None]
+        for name, sizes in (("clean", clean), ("noisy", noisy)):
+            if len(sizes) > 1:
+                axis, points = f"{name} trajectories", sizes
+        entries = []
+        for seed, task, at, (row, one) in product(seeds, tasks, points, rows.items()):
+            n_clean = at if axis == "clean trajectories" else clean[0]
+            n_noisy = at if axis == "noisy trajectories" else noisy[0]
+            if one["setting"] == "clean only":
+                n_noisy = 0
+            cell = Cell(task, one["learner"], seed, n_clean, n_noisy, one["fields"], **more)
+            entries.append(Entry(row, cell, at))
+        title = str(about.get("title", self.file.stem))
+        measures = dict.fromkeys(tasks, str(measure))
+        return Study(self.file.stem, title, tuple(entries), axis, measures, champion)
+
+    def _learners(self, about: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Rows by name: learner, fields and setting."""
+        written: Any = about.get("learners")
+        if not isinstance(written, list) or not written:
+            self._complain("learners", "at least one [[learners]] is needed")
+        rows: dict[str, dict[str, Any]] = {}
+        for i, one in enumerate(written):
+            place = f"learners[{i}]"
+            if not isinstance(one, dict):
+                self._complain(place, "[[learners]] with `learner = ...` is needed")
+            self._only(one, ("row", "learner", "fields", "setting"), f"{place}.")
+            name = one.get("learner")
+            if name not in self.sources.learners:
+                known = ", ".join(self.sources.learners)
+                self._complain(f"{place}.learner", f"{name!r} is none of {known}")
+            setting = one.get("setting", "both")
+            if setting not in _SETTINGS:
+                self._complain(f"{place}.setting", f"one of {_SETTINGS} is needed")
+            for fields in self._fields(one.get("fields", {}), name, place):
+                varied = [k for k, v in one.get("fields", {}).items() if isinstance(v, list)]
+                row = str(one.get("row", name))
+                row += "".join(f", {k} {dict(fields)[k]}" for k in varied)
+                row += "" if setting == "both" or "row" in one else ", clean only"
+                if row in rows:
+                    self._complain(f"{place}.row", f"two rows are called {row!r}; name them")
+                rows[row] = {"learner": name, "fields": fields, "setting": setting}
+        return rows
+
+    def _fields(self, written: Any, learner: str, place: str) -> list[tuple[tuple[str, Any], ...]]:
+        """Every combination of the values given for a learner's fields."""
+        if not isinstance(written, dict):
+            self._complain(f"{place}.fields", "a table such as { hidden = 128 } is needed")
+        lists = [v if isinstance(v, list) else [v] for v in written.values()]
+        made = [
+            sorted_fields(dict(zip(written, values, strict=True))) for values in product(*lists)
+        ]
+        for fields in made:
+            try:
+                Cell("fourrooms", learner, 0, 1, 0, fields).inputs(self.sources)
+            except InputError as error:
+                self._complain(f"{place}.fields", str(error))
+        return made
+
+    def _list(
+        self,
+        about: Mapping[str, Any],
+        key: str,
+        fits: Callable[[Any], bool],
+        wanted: str,
+        usual: list[Any] | None = None,
+    ) -> list[Any]:
+        values = about.get(key, usual)
+        values = values if isinstance(values, list) else [values]
+        if not values or not all(fits(v) for v in values) or len(set(values)) < len(values):
+            self._complain(key, f"needs {wanted}, each once")
+        return values
+
+    def _one(
+        self, about: Mapping[str, Any], key: str, fits: Callable[[Any], bool], usual: Any
+    ) -> Any:
+        value = about.get(key, usual)
+        if not fits(value):
+            self._complain(key, f"{value!r} makes no sense here")
+        return value
+
+    def _only(self, about: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+        for key in about:
+            if key not in known:
+                self._complain(place + key, f"not known; there are {', '.join(known)}")
+
+    def _complain(self, key: str, text: str) -> Any:
+        raise InputError(f"{self.file}: {key}: {text}")
+
+
+def _a_task(value: Any) -> bool:
+    return value in TASK_NAMES
+
+
+def _a_count(value: Any) -> bool:
+    return _a_size(value) and value > 0
+
+
+def _a_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _a_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

@@ -1,0 +1,141 @@
+"""Tables and pages from records, without measuring anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from sdil.report.rendering import render
+from sdil.report.results import publish
+from sdil.report.tables import comparisons, headline, mean_text, notes, tables
+from sdil.studies.cell import Cell
+from sdil.studies.grid import Claim, Entry, Found, Results, Study
+
+REWARDS = {"BC": (0.50, 0.55, 0.52), "SDIL": (0.70, 0.76, 0.71), "oracle": (0.80, 0.85, 0.81)}
+
+
+def found(row, seed, reward, at=None, state="done", task="fourrooms") -> Found:
+    learner = {"SDIL": "sdil", "oracle": "oracle"}.get(row, "bc")
+    measures = {
+        "reward": reward,
+        "acc": 0.9,
+        "macro_f": 0.8,
+        "macro_auroc": reward,
+        "micro_auroc": None,
+        "success": reward,
+        "episodes": 1000,
+    }
+    record = {"inputs": {"source": "s"}, "measures": measures, "warnings": []}
+    timing = {"started": "2026-01-02T03:04:05", "machine": "M", "cpu_s": 36.0, "versions": {}}
+    done = state == "done"
+    entry = Entry(row, Cell(task, learner, seed, 10, 20), at)
+    return Found(entry, state, record if done else None, timing if done else None)
+
+
+def results(axis=None, points=(None,), tasks=("fourrooms",)) -> Results:
+    everything = tuple(
+        found(row, seed, reward, at, task=task)
+        for task in tasks
+        for at in points
+        for row, rewards in REWARDS.items()
+        for seed, reward in enumerate(rewards)
+    )
+    study = Study("mine", "Mine & others", tuple(f.entry for f in everything), axis)
+    return Results(study, everything, "sdil study mine")
+
+
+def test_means_and_what_is_not_there():
+    whole = results()
+    assert mean_text(whole, "BC", "fourrooms", "reward") == "52.3 ± 2.5"
+    assert mean_text(whole, "BC", "fourrooms", "micro_auroc") == "-"
+    for state in ("missing", "failed", "stale"):
+        part = Results(whole.study, (found("BC", 0, 0.5), found("BC", 1, 0.9, state=state)))
+        assert mean_text(part, "BC", "fourrooms", "reward") == "50.0 (1 of 2)"
+        nothing = Results(whole.study, (found("BC", 0, 0.5, state=state),))
+        assert mean_text(nothing, "BC", "fourrooms", "reward") == state
+        assert notes(nothing)[0].startswith("1 of 1 cells")
+
+
+def test_verdicts_and_the_first_lines():
+    against = {c.row: c for c in comparisons(results())}
+    assert against["BC"].verdict == "better"
+    assert against["BC"].difference.value == pytest.approx(20.0)
+    assert against["BC"].probability == 1.0
+    assert against["oracle"].verdict == "worse"
+    assert against["oracle"].limit
+    said = headline(results())
+    assert said == [
+        "fourrooms (reward): SDIL is better than 1 of 1 methods, worse than 0; "
+        "of 0 these seeds cannot tell."
+    ]
+
+
+def test_a_claim_is_checked():
+    whole = results("share", (0.5, 1.0))
+    for row, said in (("BC", "holds."), ("nobody", "")):
+        study = replace(whole.study, claim=Claim("half is enough", row, 0.5))
+        lines = [x for x in headline(replace(whole, study=study)) if "claim" in x]
+        assert lines == ([f"fourrooms: the claim that half is enough {said}"] if said else [])
+
+
+def test_tables_of_methods():
+    made = {t.title.partition(": ")[2]: t for t in tables(results())}
+    inside = made["in the environment, x100"]
+    assert inside.rows[0][:2] == ("BC", "52.3 ± 2.5")
+    assert inside.rows[0][3] == "52.3 (50.5 to 54.1)"  # Wilson, of 1,570 in 3,000
+    compared = made["SDIL against each, reward x100, by seed"]
+    assert compared.rows[0][2:] == ("1.00", "better")
+    assert compared.rows[1][0] == "oracle"
+
+
+def test_several_tasks_come_together():
+    together = tables(results(tasks=("fourrooms", "sepsis")))[-1]
+    assert together.title.startswith("fourrooms, sepsis together")
+    assert together.rows[0][2].startswith("1.00")
+
+
+def test_tables_of_a_curve():
+    made = tables(results("lambda, the weight", (0.0, 0.5)))
+    assert made[0].columns == ("lambda", "BC", "SDIL", "oracle")
+    assert [row[0] for row in made[0].rows] == ["0", "0.5"]
+    assert len(made[1].rows) == 4
+
+
+def test_formats():
+    table = tables(results())[0]
+    markdown = render(table, "markdown").splitlines()
+    assert markdown[2].startswith("| method | ACC |")
+    assert markdown[4] == "| BC | 90.0 ± 0.0 | 80.0 ± 0.0 | 52.3 ± 2.5 | - |"
+    latex = render(table, "latex")
+    assert r"BC & 90.0 $\pm$ 0.0 & 80.0 $\pm$ 0.0" in latex
+    assert latex.count(r"\\") == 1 + len(table.rows)
+    rows = list(csv.reader(io.StringIO(render(table, "csv"))))
+    assert rows[1] == [table.title, *table.rows[0]]
+
+
+@pytest.mark.parametrize("curve", [False, True])
+def test_a_page(tmp_path, curve):
+    pytest.importorskip("matplotlib")
+    made = (
+        results("clean trajectories", (10, 100))
+        if curve
+        else results(tasks=("fourrooms", "sepsis"))
+    )
+    written = {path.name: path for path in publish(made, tmp_path)}
+    assert {"mine.md", "mine.png", "mine.svg", "mine.json"} <= set(written)
+    assert ("mine-profiles.png" in written) != curve
+    text = written["mine.md"].read_text()
+    assert text.splitlines()[2].startswith("- fourrooms (reward): SDIL is better than")
+    assert "command: `sdil study mine`" in text
+    assert "2026-01-02" in text
+    assert "![Mine & others](mine.png)" in text
+    kept = json.loads(written["mine.json"].read_text())
+    assert len(kept["cells"]) == len(made.found)
+    assert kept["cells"][0]["measures"]["reward"] == 0.5
+    before = {name: path.read_bytes() for name, path in written.items()}
+    again = {path.name: path.read_bytes() for path in publish(made, tmp_path)}
+    assert again == before

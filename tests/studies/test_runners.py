@@ -1,0 +1,85 @@
+"""The same records wherever cells are measured; dying workers and failing cells."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from small import cell, records, study
+
+from sdil.studies.grid import Entry, run_study
+from sdil.studies.runners import Finished, Job, Started, in_this_process, on_ray, on_workers
+from sdil.studies.source import Sources
+
+
+@pytest.fixture(scope="module")
+def measured_here(tmp_path_factory):
+    root = tmp_path_factory.mktemp("here")
+    results = run_study(study(), root, in_this_process)
+    assert results.count("done") == 4
+    return records(root)
+
+
+def test_two_workers_write_the_same_bytes(measured_here, tmp_path):
+    results = run_study(study(), tmp_path, on_workers(2))
+    assert results.count("done") == 4
+    assert records(tmp_path) == measured_here
+
+
+@pytest.mark.slow
+def test_ray_writes_the_same_bytes(measured_here, tmp_path):
+    ray = pytest.importorskip("ray")
+    results = run_study(study(), tmp_path, on_ray("local"))
+    assert not ray.is_initialized()
+    assert results.count("done") == 4
+    assert records(tmp_path) == measured_here
+
+
+def job(asked) -> Job:
+    return Job("a" * 64, str(asked), asked.inputs(Sources()))
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_mid_cell_has_it_tried_again():
+    started = []
+    done = []
+    for event in on_workers(1)([job(cell(fields={"max_updates": 3_000, "patience": 3_000}))]):
+        if isinstance(event, Started):
+            started.append(event.process)
+            if len(started) == 1:
+                os.kill(event.process, signal.SIGKILL)
+        else:
+            done.append(event)
+    assert len(set(started)) == 2  # another process took over
+    assert [d.traceback for d in done] == [None]
+    assert done[0].record["measures"]["valid_nll"] > 0
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_every_worker_is_reported():
+    started = []
+    for event in on_workers(1)([job(cell())]):
+        if isinstance(event, Started):
+            started.append(event.process)
+            os.kill(event.process, signal.SIGKILL)
+        else:
+            assert isinstance(event, Finished)
+            assert event.record is None
+            assert "its worker died 3 times (exit code -9)" in event.traceback
+    assert len(started) == 3
+
+
+@pytest.mark.parametrize(
+    "run",
+    [in_this_process, pytest.param(on_workers(1), marks=pytest.mark.slow)],
+    ids=["here", "workers"],
+)
+def test_a_failing_cell_is_reported_and_stops_nothing(run, tmp_path):
+    entries = [
+        Entry("broken", cell(fields={"hidden": 0})),
+        Entry("BC", cell()),
+    ]
+    results = run_study(study(*entries), tmp_path, run)
+    assert [f.state for f in results.found] == ["failed", "done"]
+    assert "InputError: bc: hidden must be at least 1" in str(results.found[0].traceback)

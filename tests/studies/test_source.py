@@ -1,0 +1,107 @@
+"""Fields and dependencies read off the source are those that importing shows."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from small import cell
+
+import sdil
+from sdil import InputError
+from sdil.algorithms import LEARNERS
+from sdil.studies import source
+from sdil.studies.cell import Cell, address_of, sorted_fields
+from sdil.studies.source import Sources
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return Sources()
+
+
+def test_every_learner_is_found(sources):
+    assert sources.learners == sorted(LEARNERS)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_fields_are_the_dataclasses_own(name, sources):
+    assert sources.fields_of(name) == {f.name: f.default for f in fields(LEARNERS[name])}
+    assert sources.module_of(name) == LEARNERS[name].__module__
+
+
+def test_a_preset_is_what_the_class_makes(sources):
+    paper = sdil.SDIL(**sources.preset_of("sdil", "paper"))
+    assert paper == sdil.SDIL.paper()
+
+
+def with_edit(file: str, edit):
+    """The source with one file changed."""
+
+    def read(path):
+        text = source.read(path)
+        return edit(text) if path.name == file else text
+
+    return Sources(read)
+
+
+def address(sources: Sources, learner: str = "bc", task: str = "fourrooms") -> str:
+    return address_of(Cell(task, learner, 0, 5, 5).inputs(sources))
+
+
+def test_only_what_a_cell_uses_makes_it_stale(sources):
+    edited = with_edit("discovery.py", lambda text: text + "\nmore = 1\n")
+    assert address(edited, "bc") == address(sources, "bc")
+    assert address(edited, "sdil") != address(sources, "sdil")
+    of_a_task = with_edit("sepsis.py", lambda text: text + "\nmore = 1\n")
+    assert address(of_a_task) == address(sources)
+    assert address(of_a_task, task="sepsis") != address(sources, task="sepsis")
+    of_scores = with_edit("judging.py", lambda text: text + "\nmore = 1\n")
+    assert address(of_scores, "bc") == address(sources, "bc")
+    assert address(of_scores, "dwbc") != address(sources, "dwbc")
+
+
+def test_comments_and_docstrings_make_nothing_stale(sources):
+    told = with_edit("bc.py", lambda text: text.replace('"""Behaviour cloning."""', '"""BC."""'))
+    assert address(told) == address(sources)
+    assert address(with_edit("bc.py", lambda text: text + "# a comment\n")) == address(sources)
+    changed = with_edit("bc.py", lambda text: text.replace("self.hidden", "2 * self.hidden"))
+    assert address(changed) != address(sources)
+
+
+def test_everything_that_decides_is_in_the_address(sources):
+    usual = Cell("fourrooms", "bc", 0, 5, 5)
+    others = [
+        Cell("doorkey-5x5", "bc", 0, 5, 5),
+        Cell("fourrooms", "dwbc", 0, 5, 5),
+        Cell("fourrooms", "bc", 1, 5, 5),
+        Cell("fourrooms", "bc", 0, 6, 5),
+        Cell("fourrooms", "bc", 0, 5, 6),
+        Cell("fourrooms", "bc", 0, 5, 5, sorted_fields({"hidden": 8})),
+        Cell("fourrooms", "bc", 0, 5, 5, noise="segments"),
+        Cell("fourrooms", "bc", 0, 5, 5, noisy_random_steps=0.1),
+        Cell("fourrooms", "bc", 0, 5, 5, expert_share=0.5),
+        Cell("fourrooms", "bc", 0, 5, 5, offline=True),
+        Cell("fourrooms", "bc", 0, 5, 5, measured="validation"),
+    ]
+    addresses = {address_of(c.inputs(sources)) for c in (usual, *others)}
+    assert len(addresses) == 1 + len(others)
+
+
+def test_a_default_said_aloud_and_a_whole_float_change_no_address(sources):
+    said = Cell("fourrooms", "sdil", 0, 5, 5, sorted_fields({"mi_weight": 1, "hidden": 64}))
+    assert address_of(said.inputs(sources)) == address(sources, "sdil")
+
+
+def test_bad_fields_are_named(sources):
+    with pytest.raises(InputError, match="bc has no field 'width'"):
+        cell(fields={"width": 3}).inputs(sources)
+    with pytest.raises(InputError, match="bc: hidden must be a int, not 'big'"):
+        cell(fields={"hidden": "big"}).inputs(sources)
+    with pytest.raises(InputError, match="no learner 'nobody'"):
+        cell("nobody").inputs(sources)
+
+
+def test_a_cell_survives_json():
+    asked = cell(expert_share=0.5, offline=True)
+    assert Cell.from_json(asked.as_json()) == asked
