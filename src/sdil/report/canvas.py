@@ -37,7 +37,7 @@ _OKABE_ITO = (
 STRIP = 8  # frames of a film strip
 FORMATS = ("png", "svg", "pdf")
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "font.family": "sans-serif",
     "axes.titlesize": 9.5,
@@ -98,6 +98,13 @@ def colour_of(number: int) -> Any:
     return tuple(colour if number < len(_OKABE_ITO) else 0.55 * colour + 0.45)
 
 
+def ink_on(colour: Any) -> str:
+    """Black or white, whichever reads better on a colour."""
+    from matplotlib.colors import to_rgb
+
+    return INK if np.dot(to_rgb(colour), (0.3, 0.59, 0.11)) > 0.55 else "white"
+
+
 def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """A figure with so many panels of a size in inches; those left over stay empty."""
     columns = min(count, columns)
@@ -151,9 +158,23 @@ def colour_legend(
         Patch(facecolor=c, edgecolor=INK, linewidth=0.3, label=text)
         for text, c in zip(labels, colours, strict=True)
     ]
+    longest = max(map(len, labels), default=0)
+    room = max(1, int(figure.get_figwidth() / (0.065 * longest + 0.4)))  # labels side by side
+    rows = -(-len(handles) // room)
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=min(8, len(handles)), title=title
+        handles=handles,
+        loc="outside lower center",
+        ncols=max(1, -(-len(handles) // max(1, rows))),
+        title=title,
+        handlelength=1.2,
+        handleheight=0.9,
+        columnspacing=1.4,
     )
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign, as Matplotlib writes those of an axis."""
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -30,6 +31,7 @@ from sdil.report.skill_figures import (
     skill_map,
     stability,
 )
+from sdil.spaces import Array
 
 __all__ = [
     "against_truth",
@@ -91,20 +93,32 @@ def study(record: Explanation, name: str) -> Figure:
     if name not in record.studies:
         raise InputError(f"the record has no study {name!r}; it has {', '.join(record.studies)}")
     curves = record.studies[name]
-    x = curves["x"]
-    numbers = all(isinstance(value, int | float) for value in x)
-    at = np.array(x, float) if numbers else np.arange(len(x), dtype=float)
+    x, at, scale = curves["x"], *_spacing(curves["x"])
     figure, (ax,) = panels(1, 1, 4.8, 3.3)
     for i, (label, series) in enumerate(curves["series"].items()):
         mean, low, high = (np.array(series[key], float) for key in ("mean", "low", "high"))
         colour = colour_of(i)
         ax.fill_between(at, low, high, color=colour, alpha=0.2, lw=0)
         ax.plot(at, mean, "os^Dv<>P"[i % 8] + "-", color=colour, lw=1.5, ms=4.5, label=label)
-    ax.set_xticks(at, [f"{v:g}" if numbers else str(v) for v in x])
-    ax.set(xlabel=curves.get("xlabel", ""), ylabel=curves.get("ylabel", ""), title=name)
+    ax.set_xscale(scale)
+    ax.set_xticks(at, [str(v) if isinstance(v, str) else f"{v:g}" for v in x])
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel=curves.get("xlabel", ""), ylabel=curves.get("ylabel", ""))
+    ax.set_title(curves.get("title", name))
     ax.grid()
     ax.legend()
     return figure
+
+
+def _spacing(x: list[Any]) -> tuple[Array, str]:
+    """Where each x goes, and the scale: in equal steps where a 0 or a word keeps logarithms out."""
+    if all(isinstance(value, int | float) for value in x):
+        at = np.array(x, float)
+        above = at[at > 0]
+        wide = len(above) > 1 and above.max() / above.min() >= 8
+        if not wide or len(above) == len(at):
+            return at, "log" if wide else "linear"
+    return np.arange(len(x), dtype=float), "linear"
 
 
 def _file_name(name: str) -> str:

@@ -20,8 +20,11 @@ from sdil.report.canvas import (
     PALE,
     STRIP,
     colour_of,
+    draw_walls,
+    ink_on,
     panels,
     show_frame,
+    signed,
     spread_out,
     styled,
 )
@@ -37,11 +40,14 @@ def timeline(record: Explanation, name: str) -> Figure:
     optimality = scores.optimality[steps]
     n = len(optimality)
     ribbons = _ribbons(record, steps)
-    frames = record.frames.get(name, [])
+    on_map = record.walls is not None and episodes.positions is not None
+    frames = [] if on_map else record.frames.get(name, [])
     heights = [3.0, *[0.42] * len(ribbons), *([1.3] if frames else [])]
-    figure = Figure(figsize=(7.2, 0.75 * sum(heights) + 0.9))
-    grid = figure.add_gridspec(len(heights), STRIP, height_ratios=heights)
-    ax = figure.add_subplot(grid[0, :])
+    figure = Figure(figsize=(9.6 if on_map else 7.2, 0.75 * sum(heights) + 0.9))
+    grid = figure.add_gridspec(len(heights), STRIP + 3 * on_map, height_ratios=heights)
+    if on_map:
+        _draw_path(figure.add_subplot(grid[:, STRIP:]), record, steps)
+    ax = figure.add_subplot(grid[0, :STRIP])
     edges = np.arange(n + 1)
     ax.axhline(0, color="#5b6570", lw=0.8)
     ax.stairs(np.where(optimality > 0, optimality, 0), edges, fill=True, color=GOOD, alpha=0.35)
@@ -50,12 +56,12 @@ def timeline(record: Explanation, name: str) -> Figure:
     if scores.spread is not None:
         middle, reach = edges[:-1] + 0.5, scores.spread[steps]
         ax.errorbar(middle, optimality, reach, fmt="none", ecolor=INK, elinewidth=0.6)
-    ax.set(xlim=(0, n), ylim=(-1.05, 1.05), ylabel="optimality")
+    ax.set(xlim=(0, n), ylim=(-1.05, 1.05), yticks=(-1, -0.5, 0, 0.5, 1), ylabel="optimality")
     ax.grid(axis="y")
-    ax.set_title(f"{name}: {n} steps, mean optimality {optimality.mean():+.2f}")
+    ax.set_title(f"{name}: {n} steps, mean optimality {signed(optimality.mean())}")
     ax.tick_params(labelbottom=not ribbons)
     for i, (label, colours, texts) in enumerate(ribbons):
-        ribbon = figure.add_subplot(grid[1 + i, :], sharex=ax)
+        ribbon = figure.add_subplot(grid[1 + i, :STRIP], sharex=ax)
         _draw_ribbon(ribbon, colours, texts)
         ribbon.set_ylabel(label, rotation=0, ha="right", va="center")
         ribbon.tick_params(labelbottom=i == len(ribbons) - 1)
@@ -66,6 +72,37 @@ def timeline(record: Explanation, name: str) -> Figure:
         step = -(-i * n // len(frames))
         cell.set_title(f"step {step}", fontsize=7.5, fontweight="normal", loc="center", pad=2)
     return figure
+
+
+def _draw_path(ax: Axes, record: Explanation, steps: slice) -> None:
+    """Where one demonstration goes, each move in the colour of its score."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    walls, positions, moves = record.walls, record.episodes.positions, record.episodes.moves
+    assert walls is not None
+    assert positions is not None
+    draw_walls(ax, walls)
+    colours = LinearSegmentedColormap.from_list("scores", [BAD, "#d0d0cc", GOOD])
+    at = positions[steps]
+    by = np.diff(at, axis=0, append=at[-1:]) if moves is None else moves[steps]
+    ax.quiver(
+        *at.T,
+        *by.T,
+        record.scores.optimality[steps],
+        cmap=colours,
+        clim=(-1, 1),
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        units="xy",
+        width=0.3,
+        headwidth=2.2,
+        headlength=1.6,
+        headaxislength=1.6,
+        minlength=0,
+    )
+    ax.plot(*at[0], "o", ms=6, mfc="white", mec=INK, mew=1.2)
+    ax.set_title("from the circle; blue good, orange bad", fontweight="normal", fontsize=8.5)
 
 
 def _ribbons(record: Explanation, steps: slice) -> list[tuple[str, list[object], list[str]]]:
@@ -84,16 +121,13 @@ def _ribbons(record: Explanation, steps: slice) -> list[tuple[str, list[object],
 
 def _draw_ribbon(ax: Axes, colours: list[object], texts: list[str]) -> None:
     """A cell per step; a run of the same text is labelled where there is room."""
-    from matplotlib.colors import to_rgb
-
     n = len(texts)
-    ax.bar(np.arange(n) + 0.5, 1, 1, color=colours, lw=0)  # type: ignore[arg-type]
+    ax.bar(np.arange(n) + 0.5, 1, 1, color=colours, lw=0)
     edges = [0, *[i for i in range(1, n) if texts[i] != texts[i - 1]], n]
     for start, stop in pairwise(edges):
         ax.axvline(start, color="white", lw=0.8)
         if (stop - start) / n > 0.011 * len(texts[start]) + 0.006:
-            light = np.dot(to_rgb(colours[start]), (0.3, 0.59, 0.11)) > 0.55  # type: ignore[arg-type]
-            ink = INK if light else "white"
+            ink = ink_on(colours[start])
             middle = (start + stop) / 2
             ax.text(middle, 0.48, texts[start], ha="center", va="center", fontsize=7.5, color=ink)
     ax.set(ylim=(0, 1), yticks=[])
@@ -115,10 +149,10 @@ def histogram(record: Explanation) -> Figure:
         scores = record.scores.optimality[chosen]
         if len(scores):
             share = np.histogram(scores, bins)[0] / len(scores)
-            ax.stairs(share, bins, fill=True, alpha=0.35, facecolor=colour, hatch=hatch, lw=0)
+            ax.stairs(share, bins, fill=True, alpha=0.35, fc=colour, ec=colour, hatch=hatch, lw=0)
             ax.stairs(share, bins, color=colour, lw=1.6, label=f"{name} ({len(scores):,} steps)")
     ax.axvline(0, color="#5b6570", lw=0.8)
-    ax.set(xlim=(-1, 1), xlabel="optimality: bad (-1) to good (1)", ylabel="share of steps")
+    ax.set(xlim=(-1, 1), xlabel="optimality: bad (−1) to good (1)", ylabel="share of steps")
     ax.set_title("Scores of clean and noisy steps")
     ax.grid(axis="y")
     ax.margins(y=0.08)
@@ -150,7 +184,7 @@ def against_truth(record: Explanation) -> Figure:
     left.set_ylabel("are good")
     left.set_title(f"Calibration (ECE {measured.ece:.2f})")
     precision, recall, average = _precision_recall(optimality, good)
-    right.stairs(precision, recall, baseline=None, color=CLEAN, lw=1.5, label="by score")
+    right.plot(recall[1:], precision, color=CLEAN, lw=1.5, label="by score")
     right.axhline(good.mean(), ls="--", color="#5b6570", lw=1, label="by chance")
     right.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall of good steps", ylabel="precision")
     right.set_title(f"Precision-recall (AP {average:.2f})")

@@ -22,8 +22,10 @@ from sdil.report.canvas import (
     colour_legend,
     colour_of,
     draw_walls,
+    ink_on,
     panels,
     show_frame,
+    signed,
     spread_out,
     styled,
 )
@@ -47,7 +49,7 @@ def preference(record: Explanation) -> Figure:
         score = skills.optimality[k]
         if np.isfinite(score):
             ax.annotate(
-                f"{score:+.2f}",
+                signed(score),
                 (x, max(clean[x], noisy[x])),
                 xytext=(0, 3),
                 textcoords="offset points",
@@ -101,11 +103,15 @@ def fixed_skills(record: Explanation) -> Figure:
     for ax, fixed in zip(axes, record.fixed_skills, strict=True):
         draw_walls(ax, record.walls)
         own = np.full(len(fixed.steps), fixed.skill)
+        cells = np.unique(fixed.steps[:, :2], axis=0)
+        ax.scatter(cells[:, 0], cells[:, 1], s=4, color=(*colour_of(fixed.skill), 0.6), lw=0)
         _draw_arrows(ax, cell_arrows(fixed.steps[:, :2], _need(fixed.moves), own))
         ax.set_title(_ranked(skills, fixed.skill))
     figure.suptitle(
-        "Each skill held fixed, where it is the most probable one; best liked by clean first",
-        fontsize=9.5,
+        "Each skill held fixed, where it is the most probable one: arrows where most moves agree, "
+        "dots elsewhere\n(clean less noisy selection probability; best liked by clean "
+        "demonstrations first)",
+        fontsize=9,
     )
     return figure
 
@@ -113,19 +119,15 @@ def fixed_skills(record: Explanation) -> Figure:
 def _skill_clips(record: Explanation) -> Figure:
     """The same for a task without a map: what it does how often, and how that looks."""
     skills, rows = _need(record.skills), record.fixed_skills
-    shown = np.flatnonzero(sum(f.action_counts for f in rows) > 0)
+    shares = np.stack([f.action_counts / max(1, f.action_counts.sum()) for f in rows])  # (K, A)
+    shown = np.flatnonzero(shares.max(0) > 0.005)
     strip = any(f.frames for f in rows)
-    figure = Figure(figsize=(9.0 if strip else 4.5, 0.95 * len(rows) + 0.9))
+    figure = Figure(figsize=(9.0 if strip else 4.5, 0.9 * len(rows) + 0.9))
     grid = figure.add_gridspec(len(rows), STRIP + 4 if strip else 4, wspace=0.05)
     for row, fixed in enumerate(rows):
         ax = figure.add_subplot(grid[row, :4])
-        shares = fixed.action_counts[shown] / max(1, fixed.action_counts.sum())
-        left = np.cumsum(shares) - shares
-        ax.barh(0, shares, 0.6, left, color=[colour_of(int(a)) for a in shown])
-        ax.set(xlim=(0, 1), yticks=[], xticks=[])
-        ax.set_title(_ranked(skills, fixed.skill), fontsize=8.5, pad=2)
-        for spine in ax.spines.values():
-            spine.set_visible(False)
+        _draw_shares(ax, shares[row], shown)
+        ax.set_title(_ranked(skills, fixed.skill), fontsize=8.5, pad=1)
         for column, i in enumerate(spread_out(len(fixed.frames), STRIP)):
             cell = figure.add_subplot(grid[row, 4 + column])
             show_frame(cell, fixed.frames[i])
@@ -141,12 +143,34 @@ def _skill_clips(record: Explanation) -> Figure:
     return figure
 
 
+def _draw_shares(ax: Axes, shares: Array, shown: Array) -> None:
+    """How often each action is taken, as one bar of 100%."""
+    left = 0.0
+    for action in shown.tolist():
+        share, colour = float(shares[action]), colour_of(action)
+        ax.barh(0, share, 0.62, left, color=colour, ec="white", lw=0.6)
+        if share > 0.07:
+            ax.text(
+                left + share / 2,
+                0,
+                f"{100 * share:.0f}%",
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                color=ink_on(colour),
+            )
+        left += share
+    ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), yticks=[], xticks=[])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
 @styled
 def embeddings(record: Explanation) -> Figure:
     """t-SNE of transition embeddings by action, with the skill prototypes (Fig. 10)."""
     figure, axes = panels(len(record.embeddings), 3, 3.7, 3.7)
     used: set[int] = set()
-    for ax, embedding in zip(axes, record.embeddings, strict=True):
+    for ax, embedding in zip(axes, sorted(record.embeddings, key=lambda e: e.label), strict=True):
         actions = record.episodes.actions[embedding.steps]
         used |= set(np.unique(actions).tolist())
         _draw_embedding(ax, embedding, actions)
@@ -160,14 +184,17 @@ def embeddings(record: Explanation) -> Figure:
 
 
 def _draw_embedding(ax: Axes, embedding: Embedding, actions: Array) -> None:
+    points, skills = embedding.points, embedding.prototypes
     colours = [colour_of(int(a)) for a in actions]
-    ax.scatter(*embedding.points.T, s=7, c=colours, alpha=0.75, lw=0, rasterized=True)
-    ax.scatter(*embedding.prototypes.T, s=130, marker="D", c="white", ec=INK, lw=1.2, zorder=3)
-    for k, (x, y) in enumerate(embedding.prototypes):
-        ax.text(x, y, str(k), ha="center", va="center_baseline", fontsize=7.5, zorder=4)
+    ax.scatter(points[:, 0], points[:, 1], s=7, c=colours, alpha=0.75, lw=0, rasterized=True)
+    for k, (x, y) in enumerate(skills):  # a later one covers an earlier one whole
+        ax.plot(x, y, "D", ms=9.5, mfc="white", mec=INK, mew=1.1, zorder=3 + k)
+        ax.text(x, y, str(k), ha="center", va="center_baseline", fontsize=7, zorder=3 + k)
     ax.set_title(embedding.label.replace("lambda ", "λ = "))
     ax.set(xticks=[], yticks=[])
     ax.set_box_aspect(1)
+    for spine in ax.spines.values():
+        spine.set(visible=True, color="#c3c9cf")
 
 
 @styled
@@ -179,17 +206,19 @@ def stability(record: Explanation) -> Figure:
         ("accuracy", "Skills: steps that agree, matched"),
         ("scores", "Scores: rank correlation"),
     ]
-    figure, axes = panels(3, 3, 2.6 + 0.15 * len(runs), 2.7 + 0.15 * len(runs))
+    side = 1.9 + 0.2 * len(runs)
+    figure, axes = panels(3, 3, side + 0.5, side + 0.1)
     for ax, (key, title) in zip(axes, shown, strict=True):
         matrix = np.array(record.stability[key], float)
         ax.imshow(matrix, cmap="viridis", vmin=0, vmax=1)
         for (i, j), value in np.ndenumerate(matrix):
             ink = INK if value > 0.6 else "white"
-            text = "-" if np.isnan(value) else f"{value:.2f}"
+            text = "?" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
             ax.text(j, i, text, ha="center", va="center", color=ink)
         at = np.arange(len(runs))
-        ax.set_xticks(at, runs, rotation=30, ha="right")
-        ax.set_yticks(at, runs if key == "agreement" else [])
+        ax.set_xticks(at, [str(i + 1) for i in at])
+        named = [f"{run}  {i + 1}" for i, run in enumerate(runs)]
+        ax.set_yticks(at, named if key == "agreement" else [str(i + 1) for i in at])
         ax.set_title(title, fontsize=8.5)
         ax.tick_params(length=0)
         for spine in ax.spines.values():
@@ -222,7 +251,7 @@ def _draw_arrows(ax: Axes, arrows: list[Arrow]) -> None:
 
 def _ranked(skills: Skills, skill: int) -> str:
     liking = skills.clean_share[skill] - skills.noisy_share[skill]
-    return f"skill {skill}" + (f" ({liking:+.3f})" if np.isfinite(liking) else "")
+    return f"skill {skill}" + (f" ({signed(liking, 3)})" if np.isfinite(liking) else "")
 
 
 def _steps_of(offsets: Array, episodes: Array) -> Array:
