@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,12 +49,13 @@ def test_a_page_a_record_and_figures(folder, trained, page, tmp_path, capsys):
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "size.json").write_text(json.dumps(curve))
     (tmp_path / "studies" / "other.json").write_text("[]")
+    again = shutil.copytree(trained, tmp_path / "again")
     out, record, figures = (tmp_path / name for name in ("page.html", "record", "figures"))
     code = run(
         "report",
         trained,
         *("--data", folder, "--out", out, "--record", record),
-        *("--figures", figures, "--format", "svg", "--compare", trained, "--also", trained),
+        *("--figures", figures, "--format", "svg", "--compare", trained, "--also", again),
         *("--studies", tmp_path / "studies", "--json"),
     )
     assert code == 0
@@ -109,6 +111,7 @@ def test_records_alone_and_other_data_than_trained_on(folder, trained, tmp_path,
         (("--record", "{here}/new", "--studies", "{here}/new"), "is not a folder of studies"),
         (("--record", "{here}/new", "--studies", "{here}"), "holds no curves"),
         (("--record", "{here}/new", "--compare", "{here}/none"), "does not exist"),
+        (("--record", "{here}/new", "--also", "{run}"), "--also takes other runs"),
         (("--record", "{here}/new", "--env", "nowhere"), "no task or Gymnasium environment"),
         (("--record", "{here}/new", "--seed", "-1"), "--seed lies between"),
     ],
@@ -117,7 +120,7 @@ def test_mistakes_are_named_and_nothing_is_written(
     trained, folder, tmp_path, capsys, options, says
 ):
     (tmp_path / "file").touch()
-    given = [o.format(here=tmp_path) for o in options]
+    given = [o.format(here=tmp_path, run=trained) for o in options]
     assert run("report", trained, "--data", folder, *given) == 2
     assert says in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

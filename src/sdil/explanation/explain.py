@@ -62,6 +62,9 @@ def explain(
     lambda 0; `also` are runs that differ in the seed, by name. A policy without skills has scores
     only. `environment` is a task's name or a Gymnasium id; None: the records alone.
     """
+    name = str(about.get("run", "this run"))
+    if also and name in also:
+        raise InputError(f"{name} is the run itself; compare it with others")
     others = [_with_skills(each, "a run to compare with", demos) for each in compare]
     seeds = {name: _with_skills(each, name, demos) for name, each in (also or {}).items()}
     tell = _Teller(4 + len(compare), on_progress)
@@ -90,7 +93,6 @@ def explain(
             if world is not None:
                 record["fixed_skills"] = _fixed_skills(policy, skills, world, seed)
             if seeds:
-                name = str(about.get("run", "this run"))
                 record["stability"] = _stability(name, judged, seeds, demos)
                 _warn_of_change(record["about"]["warnings"], record["stability"])
         tell("drawing demonstrations")
