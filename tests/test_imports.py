@@ -42,6 +42,7 @@ MAY_SEE = {
         "studies.grid",
         "evaluation.statistics",
         "evaluation.comparisons",
+        "evaluation.calibration",
     },
     "cli": BASE
     | {
