@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from small import cell
 
 import sdil
-from sdil.evaluation.scores import calibration
 from sdil.studies.measure import demonstrations, measure
 from sdil.studies.source import Sources
 
@@ -61,10 +59,3 @@ def test_a_folder_of_demonstrations_has_no_reward(demos, tmp_path):
     assert (len(pool.train.clean), len(pool.valid.clean), len(pool.test.clean)) == (9, 6, 15)
     few = demonstrations(asked | {"clean": 2, "noisy": 0}, str(folder))
     assert (len(few.train.clean), len(few.train.noisy)) == (2, 0)
-
-
-def test_calibration_by_hand():
-    probability = np.array([0.05, 0.05, 0.95, 0.95])
-    error, brier = calibration(probability, np.array([False, True, True, True]))
-    assert error == pytest.approx((abs(0.1 - 1) + abs(1.9 - 2)) / 4)
-    assert brier == pytest.approx((0.05**2 + 0.95**2 + 2 * 0.05**2) / 4)

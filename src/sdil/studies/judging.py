@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sdil.evaluation.scores import calibration, compare_with_truth
+from sdil.evaluation.calibration import calibration
+from sdil.evaluation.scores import compare_with_truth
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
@@ -21,10 +22,11 @@ def judged(policy: Any, noisy: Trajectories, good: Sequence[Array]) -> dict[str,
     truth = np.concatenate(good)
     scores = np.concatenate([s.optimality for s in policy.score(noisy)])
     auroc, precision = compare_with_truth(scores, truth)
-    error, brier = calibration((scores + 1) / 2, truth)
+    found = calibration((scores + 1) / 2, truth)
     return {
         "score_auroc": auroc,
         "score_average_precision": precision,
-        "score_calibration_error": error,
-        "score_brier": brier,
+        "score_calibration_error": found.ece,
+        "score_brier": found.brier,
+        "score_brier_skill": found.brier_skill,
     }
