@@ -31,8 +31,13 @@ MAY_SEE = {
     "algorithms": BASE | {"networks", "algorithms"},
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "evaluation.rollout"},
+    "explanation": BASE
+    | {"networks", "algorithms", "evaluation", "formats", "tasks", "explanation"},
+    "report": BASE
+    | {"explanation.record", "evaluation.statistics", "evaluation.calibration", "report"},
     "cli": BASE
-    | {"__version__", "formats", "networks", "algorithms", "evaluation", "tasks", "cli"},
+    | {"__version__", "formats", "networks", "algorithms", "evaluation", "tasks", "cli"}
+    | {"explanation", "report"},
 }
 BASE_ORDER = {
     "errors": set(),

@@ -79,3 +79,19 @@ class Table:
         shape = (arrived + 1, arrived + 1)
         backwards = csr_array((np.ones(len(to)), (to, from_state)), shape)
         return dijkstra(backwards, unweighted=True, indices=arrived)[:arrived]
+
+
+@dataclass(frozen=True, eq=False)
+class FloorPlan:
+    """The map of a task in which nothing but the agent moves, the same in every episode."""
+
+    walls: Array
+    """True for a wall. (rows, columns)"""
+    column: int
+    """The entry of an observation that says in which column the agent is."""
+    row: int
+    """The entry that says in which row."""
+
+    def positions(self, observations: Array) -> Array:
+        """Column and row of the agent in observations (n, size). (n, 2)"""
+        return observations[:, [self.column, self.row]].astype(np.int16)

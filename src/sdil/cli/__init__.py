@@ -15,6 +15,7 @@ COMMANDS = {
     "algorithms": "list the learners",
     "evaluate": "measure a policy in its environment and on recorded steps",
     "score": "say how good each step and segment of demonstrations is",
+    "report": "explain a run on one page: its skills, its scores, its figures",
     "demo": "collect, train and evaluate on FourRooms, end to end",
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
     "expert": "train a PPO agent that can demonstrate a task (needs sdil[experts])",

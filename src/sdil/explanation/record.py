@@ -7,10 +7,21 @@ Steps of all episodes lie one after the other, clean episodes first: those of ep
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.files import new_folder, read_json, write_json
 from sdil.spaces import Array
+
+FORMAT_VERSION = 1
+_TEXT = "record.json"
+_ARRAYS = "arrays.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +42,8 @@ class Episodes:
     """The truth of each step: 1 good, 0 bad, -1 not known; None where no truth is known. (N,)"""
     positions: Array | None
     """Where a task has a fixed map: column and row of the agent before each step. (N, 2)"""
+    moves: Array | None = None
+    """And by how many columns and rows the step moves it; 0, 0 for a turn or a bump. (N, 2)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +73,8 @@ class Skills:
     optimality: Array
     """s_k^op; NaN where there was no noisy data. (K,)"""
     action_probs: Array
-    """The mean action distribution of the steps where the skill is the most probable. (K, A)"""
+    """The mean action distribution of the steps where the skill is the most probable; zeros where
+    there are none. (K, A)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +103,8 @@ class FixedSkill:
     """How often it took each action, over all its steps. (A,)"""
     frames: list[str] = field(default_factory=list)
     """One rendered episode as PNG data URIs, for tasks without a fixed map."""
+    moves: Array | None = None
+    """By how many columns and rows each of `steps` moves the agent. (n, 2)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +124,127 @@ class Explanation:
     embeddings: list[Embedding] = field(default_factory=list)
     fixed_skills: list[FixedSkill] = field(default_factory=list)
     frames: dict[str, list[str]] = field(default_factory=dict)
-    """Rendered frames of some episodes as PNG data URIs, by "clean/ID" or "noisy/ID"."""
+    """Rendered frames of some episodes as PNG data URIs, by "clean/ID" or "noisy/ID". Step t of T
+    is seen in frame t * n // T of n."""
     stability: dict[str, Any] = field(default_factory=dict)
-    """Agreement of skills across seeds: {"runs": [...], "agreement": [[...]], "matched": [...]}."""
+    """Agreement across seeds, see `stability.py`: {"runs": [...], "agreement": [[...]],
+    "accuracy": [[...]], "scores": [[...]], "matched": [[...]]}."""
     studies: dict[str, Any] = field(default_factory=dict)
-    """Curves of finished studies, by study name: {"x": [...], "series": {name: {...}}}."""
+    """Curves of finished studies, by study name: {"x": [...], "xlabel", "ylabel", "series":
+    {name: {"mean": [...], "low": [...], "high": [...]}}}."""
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write `record.json` and `arrays.npz` to a new folder, whole or not at all."""
+        text: dict[str, Any] = {
+            "format": FORMAT_VERSION,
+            "about": self.about,
+            "action_names": self.action_names,
+            "ids": self.episodes.ids,
+            "groups": self.episodes.groups,
+            "parts": list(self.scores.parts),
+            "embeddings": [e.label for e in self.embeddings],
+            "fixed_skills": [{"skill": f.skill, "frames": f.frames} for f in self.fixed_skills],
+            "frames": self.frames,
+            "stability": self.stability,
+            "studies": self.studies,
+        }
+        given: dict[str, Array | None] = {"walls": self.walls}
+        for name in _OF_EPISODES:
+            given[f"episodes.{name}"] = getattr(self.episodes, name)
+        for name in _OF_SCORES:
+            given[f"scores.{name}"] = getattr(self.scores, name)
+        for i, part in enumerate(self.scores.parts.values()):
+            given[f"scores.part.{i}"] = part
+        for name in _OF_SKILLS if self.skills is not None else ():
+            given[f"skills.{name}"] = getattr(self.skills, name)
+        for i, embedding in enumerate(self.embeddings):
+            given |= {f"embedding.{i}.{n}": getattr(embedding, n) for n in _OF_EMBEDDING}
+        for i, fixed in enumerate(self.fixed_skills):
+            given |= {f"fixed.{i}.{n}": getattr(fixed, n) for n in _OF_FIXED}
+        arrays = {name: np.asarray(a) for name, a in given.items() if a is not None}
+        with new_folder(Path(folder).absolute(), overwrite=overwrite, marker=_TEXT) as temporary:
+            np.savez_compressed(temporary / _ARRAYS, allow_pickle=False, **arrays)
+            write_json(temporary / _TEXT, text)
+
+    @staticmethod
+    def load(folder: str | Path) -> Explanation:
+        """Read what `save` wrote."""
+        folder = Path(folder)
+        text = read_json(folder / _TEXT, what="the record of an explanation")
+        version = text.get("format") if isinstance(text, dict) else None
+        if version != FORMAT_VERSION:
+            raise InputError(
+                f"{folder / _TEXT}: format {version!r} is not the one this version reads "
+                f"({FORMAT_VERSION}); write the report anew"
+            )
+        path = folder / _ARRAYS
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
+            raise InputError(f"{path}: cannot be read ({error})") from None
+        try:
+            return _check(_build(text, arrays))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise InputError(
+                f"{folder}: record.json and arrays.npz are damaged ({error!r})"
+            ) from None
+
+
+_OF_EPISODES = ("is_clean", "offsets", "actions", "good", "positions", "moves")
+_OF_SCORES = ("optimality", "segment", "skill", "spread")
+_OF_SKILLS = ("clean_share", "noisy_share", "optimality", "action_probs")
+_OF_EMBEDDING = ("points", "steps", "prototypes")
+_OF_FIXED = ("steps", "action_counts", "moves")
+
+
+def _build(text: dict[str, Any], arrays: dict[str, Array]) -> Explanation:
+    def those(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: arrays.get(f"{prefix}.{name}") for name in names}
+
+    return Explanation(
+        about=text["about"],
+        action_names=text["action_names"],
+        episodes=Episodes(
+            ids=text["ids"], groups=text["groups"], **those("episodes", _OF_EPISODES)
+        ),
+        scores=Scores(
+            **those("scores", _OF_SCORES),
+            parts={name: arrays[f"scores.part.{i}"] for i, name in enumerate(text["parts"])},
+        ),
+        skills=(Skills(**those("skills", _OF_SKILLS)) if "skills.clean_share" in arrays else None),
+        walls=arrays.get("walls"),
+        embeddings=[
+            Embedding(label=label, **those(f"embedding.{i}", _OF_EMBEDDING))
+            for i, label in enumerate(text["embeddings"])
+        ],
+        fixed_skills=[
+            FixedSkill(skill=f["skill"], frames=f["frames"], **those(f"fixed.{i}", _OF_FIXED))
+            for i, f in enumerate(text["fixed_skills"])
+        ],
+        frames=text["frames"],
+        stability=text["stability"],
+        studies=text["studies"],
+    )
+
+
+def _check(explanation: Explanation) -> Explanation:
+    """The same, or a ValueError where its parts do not fit together."""
+    episodes, scores = explanation.episodes, explanation.scores
+    n_episodes, n = len(episodes.ids), int(episodes.offsets[-1])
+    if (
+        not len(episodes.groups)
+        == len(episodes.is_clean)
+        == len(episodes.offsets) - 1
+        == n_episodes
+    ):
+        raise ValueError(f"not everything is there for each of the {n_episodes} episodes")
+    steps = [episodes.actions, scores.optimality, scores.segment, *scores.parts.values()]
+    steps += [
+        a
+        for a in (episodes.good, episodes.positions, episodes.moves, scores.skill, scores.spread)
+        if a is not None
+    ]
+    if any(len(a) != n for a in steps):
+        raise ValueError(f"not everything is there for each of the {n} steps")
+    return explanation

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
-from sdil.spaces import Spaces
+from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
 from sdil.windows import Window, Windows
 
@@ -126,6 +127,29 @@ class HierarchicalPolicy(Policy):
             StepScores(optimality=o, skill=p.argmax(1), skill_probs=p)
             for o, p in zip(cut(optimality), cut(probs.numpy()), strict=True)
         ]
+
+    def embeddings(self, trajectories: Sequence[Trajectory], steps: Array) -> Array:
+        """`z'_t` of these steps by `f_bi`, counted over all trajectories. (n, d_z)"""
+        windows = Windows(pack_given(trajectories, self.spaces), self.look_back, self.inputs)
+        encoder, found = self._discovery.encoder, []
+        with torch.no_grad():
+            for part in torch.from_numpy(steps).split(_STEPS_AT_ONCE):
+                following = windows.next_states_at(part) if encoder.sees_next else None
+                found.append(encoder(windows.at(part), following))
+        return torch.cat(found).numpy()
+
+    @property
+    def prototypes(self) -> Array:
+        """`z^k`, as discovery left them. (K, d_z)"""
+        return self._discovery.g.prototypes.detach().numpy().copy()
+
+    def probs_with_skill(self, observations: Array, skills: Array) -> Array:
+        """`pi_low(a | s, z^k)`, as discovery left it, with these skills (n,). (n, A)"""
+        states = torch.from_numpy(np.ascontiguousarray(observations))[:, self.inputs]
+        chosen = self._discovery.g.prototypes[torch.from_numpy(skills)]
+        with torch.no_grad():
+            probs: Tensor = self._discovery.pi_low(states, chosen).softmax(1)
+        return probs.numpy()
 
     def tensors(self) -> dict[str, Tensor]:
         return {

@@ -14,10 +14,10 @@ import numpy as np
 from gymnasium.utils.seeding import np_random
 from minigrid.core.grid import Grid
 from minigrid.core.mission import MissionSpace
-from minigrid.core.world_object import Goal
+from minigrid.core.world_object import Goal, Wall
 
 from sdil.spaces import Array
-from sdil.table import Table
+from sdil.table import FloorPlan, Table
 from sdil.tasks.grid import GridState, VectorGrid, tabulate
 from sdil.tasks.task import Recipe, Task
 
@@ -67,6 +67,12 @@ class FourRooms(VectorGrid):
     def table() -> Table:
         """All 1,040 states."""
         return table()
+
+    @staticmethod
+    def floor_plan() -> FloorPlan:
+        """The four rooms."""
+        walls = [isinstance(thing, Wall) for thing in _layout().grid]
+        return FloorPlan(np.array(walls).reshape(SIZE, SIZE), column=149, row=150)
 
 
 @cache

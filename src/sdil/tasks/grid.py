@@ -16,6 +16,15 @@ from sdil.spaces import Array, Spaces
 from sdil.table import Table
 
 GridState = tuple[int, ...]
+_ACTION_NAMES = {
+    "left": "turn left",
+    "right": "turn right",
+    "forward": "forward",
+    "pickup": "pick up",
+    "drop": "drop",
+    "toggle": "toggle",
+    "done": "done",
+}
 TIME_COST = 0.9  # MiniGrid: reward = 1 - 0.9 * steps / max_steps
 
 
@@ -30,6 +39,10 @@ class VectorGrid(MiniGridEnv):  # type: ignore[misc]  # MiniGrid has no type inf
     def extra_features(self) -> tuple[float, ...]:
         """What the task tells beside the view."""
         return ()
+
+    def action_names(self) -> list[str]:
+        """What each action does, for people."""
+        return [_ACTION_NAMES[action.name] for action in self.actions]
 
     def gen_obs(self) -> Array:
         grid, visible = self.gen_obs_grid()

@@ -1,0 +1,236 @@
+"""`sdil report`: what a run has learned and what it says of its data, as a page and as figures."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from sdil.algorithms import LEARNERS, load_policy
+from sdil.cli.console import check_seed, parse, print_json, progress, set_threads
+from sdil.cli.run import read_run
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.evaluation.rollout import evaluate
+from sdil.explanation.explain import explain
+from sdil.explanation.record import Explanation
+from sdil.files import new_file, read_json, refuse_existing
+from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.policy import Policy
+
+_EPISODES = 1_000
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    parse(report, arguments, "report")
+
+
+def report(
+    run: tyro.conf.Positional[Path],
+    data: Path | None = None,
+    out: Path | None = None,
+    record: Path | None = None,
+    figures: Path | None = None,
+    format: Literal["png", "svg", "pdf"] = "png",
+    compare: tuple[Path, ...] = (),
+    also: tuple[Path, ...] = (),
+    studies: Path | None = None,
+    env: str | None = None,
+    no_rollouts: bool = False,
+    seed: int = 0,
+    threads: int = 1,
+    overwrite: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Explain a run: which skills there are, what they do, and which steps are good or bad.
+
+    Args:
+        run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
+        data: Folder of demonstrations to look at; by default what the run was trained on.
+        out: The HTML page to write.
+        record: Also keep everything the page shows in this folder, for programs.
+        figures: Also write each figure as a file into this folder.
+        format: Of the figures.
+        compare: Runs whose embeddings are shown beside this one's, such as one with --mi-weight 0.
+        also: Runs that differ in the seed: are their skills the same?
+        studies: Folder of curves to show, a JSON file each.
+        env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
+            the records alone.
+        no_rollouts: Leave out the 1,000 episodes that measure the policy.
+        seed: Everything random follows from it.
+        threads: CPU threads.
+        overwrite: Replace what exists.
+        as_json: Print the summary as JSON.
+    """
+    check_seed(seed)
+    set_threads(threads)
+    _refuse(out, record, figures, overwrite=overwrite)
+    about = read_run(run)
+    policy = load_policy(run)
+    data = Path(about["data"]) if data is None else data
+    demos, truth = load_demonstrations(data), load_truth(data)
+    where = env or about["environment"] or describe(data)["environment"]
+    where = None if where == "none" else where
+    others = [load_policy(each) for each in compare]
+    seeds = {str(each): load_policy(each) for each in also}
+    curves = {} if studies is None else _curves(studies)
+    with progress("judging steps") as update:
+        evaluation = None
+        explanation = explain(
+            policy,
+            demos,
+            about=_about(run, about, policy, data, demos, where),
+            environment=where,
+            truth=truth,
+            compare=others,
+            also=seeds,
+            studies=curves,
+            seed=seed,
+            on_progress=update,
+        )
+        if not no_rollouts and where is not None:
+            update(0, _EPISODES, "running episodes")
+            evaluation = _evaluate(policy, where, seed, update)
+        explanation.about["evaluation"] = evaluation
+        written = _write(explanation, out, record, figures, format, overwrite, update)
+    _tell(explanation, written, as_json)
+
+
+def _refuse(
+    out: Path | None, record: Path | None, figures: Path | None, *, overwrite: bool
+) -> None:
+    """Nothing is computed where it could not be written afterwards."""
+    if out is None and record is None and figures is None:
+        raise InputError("say what to write: --out report.html, --record DIR or --figures DIR")
+    if out is not None and (out.is_dir() or (out.exists() and not overwrite)):
+        raise InputError(f"{out} exists already; choose another name or pass --overwrite")
+    if record is not None:
+        refuse_existing(record, overwrite=overwrite, marker="record.json")
+    if figures is not None:
+        if figures.exists() and not figures.is_dir():
+            raise InputError(f"{figures} is a file; --figures takes a folder")
+        if figures.exists() and any(figures.iterdir()) and not overwrite:
+            raise InputError(f"{figures} is not empty; choose another name or pass --overwrite")
+
+
+def _about(
+    run: Path,
+    about: dict[str, Any],
+    policy: Policy,
+    data: Path,
+    demos: Demonstrations,
+    environment: str | None,
+) -> dict[str, Any]:
+    learner = policy.learner
+    task = describe(data)["task"]
+    fingerprint = demos.fingerprint()
+    warnings = []
+    trained_on = demos.clean_only().fingerprint() if about["clean_only"] else fingerprint
+    if trained_on != about["fingerprint"]:
+        warnings.append("these are not the demonstrations that the run was trained on")
+    phases = {}
+    for epoch in read_json(run / "epochs.json", what="a finished run"):
+        phases[epoch["phase"]] = epoch
+    return {
+        "title": f"{learner} on {task or data.name}",
+        "run": str(run),
+        "learner": learner,
+        "reference": LEARNERS[learner].reference if learner in LEARNERS else "",
+        "hyperparameters": policy.hyperparameters,
+        "seed": about["seed"],
+        "task": task,
+        "environment": environment,
+        "data": str(data),
+        "fingerprint": fingerprint,
+        "versions": about["versions"],
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "evaluation": None,
+        "phases": phases,
+        "warnings": warnings,
+        "command": shlex.join(about["command"]),
+    }
+
+
+def _evaluate(policy: Policy, environment: str, seed: int, update: Any) -> dict[str, Any]:
+    ran = evaluate(
+        policy,
+        environment,
+        episodes=_EPISODES,
+        seed=seed,
+        on_progress=lambda done, total: update(done, total, "running episodes"),
+    )
+    return {
+        "reward_mean": ran.reward_mean,
+        "reward_sem": ran.reward_sem,
+        "success_rate": ran.success_rate,
+        "success_interval": None if ran.success_interval is None else list(ran.success_interval),
+        "n_episodes": ran.n_episodes,
+    }
+
+
+def _curves(folder: Path) -> dict[str, Any]:
+    """The curves in a folder, by the names of their files."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder of studies")
+    curves = {}
+    for path in sorted(folder.glob("*.json")):
+        curve = read_json(path, what="a folder of studies")
+        if not isinstance(curve, dict) or not {"x", "series"} <= set(curve):
+            continue  # other files of a study lie beside its curves
+        _check_curve(path, curve)
+        curves[path.stem] = curve
+    if not curves:
+        raise InputError(f'{folder} holds no curves: JSON files with "x" and "series"')
+    return curves
+
+
+def _check_curve(path: Path, curve: dict[str, Any]) -> None:
+    n = len(curve["x"])
+    for name, series in curve["series"].items():
+        for key in ("mean", "low", "high"):
+            if len(series.get(key, ())) != n:
+                raise InputError(f"{path}: {key!r} of {name!r} has not one value for each x")
+
+
+def _write(
+    explanation: Explanation,
+    out: Path | None,
+    record: Path | None,
+    figures: Path | None,
+    format: str,
+    overwrite: bool,
+    update: Any,
+) -> list[str]:
+    written = []
+    if record is not None:
+        explanation.save(record, overwrite=overwrite)
+        written.append(str(record))
+    if figures is not None:
+        from sdil.report.figures import save_all
+
+        written += [str(p) for p in save_all(explanation, figures, format, on_progress=update)]
+    if out is not None:
+        from sdil.report.page import render
+
+        update(0, 1, "writing the page")
+        with new_file(out) as temporary:
+            temporary.write_text(render(explanation), "utf-8")
+        written.append(str(out))
+    return written
+
+
+def _tell(explanation: Explanation, written: Sequence[str], as_json: bool) -> None:
+    about = explanation.about
+    if as_json:
+        names = ("run", "data", "n_clean", "n_noisy", "evaluation", "truth", "warnings")
+        print_json({**{name: about[name] for name in names}, "written": written})
+        return
+    for warning in about["warnings"]:
+        print(f"note: {warning}")
+    for path in written:
+        print(f"written: {path}")

@@ -1,0 +1,370 @@
+"""A run and its data become a record: what each skill does, and how good each step is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.evaluation.calibration import calibration
+from sdil.evaluation.rollout import check_spaces
+from sdil.evaluation.scores import compare_with_truth
+from sdil.explanation.record import (
+    Embedding,
+    Episodes,
+    Explanation,
+    FixedSkill,
+    Scores,
+    Skills,
+)
+from sdil.explanation.stability import compare_runs
+from sdil.explanation.world import Walk, World
+from sdil.formats.folder import Truth
+from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.networks.judges import JudgingPolicy
+from sdil.policy import Policy
+from sdil.scores import StepScores
+from sdil.spaces import Array
+from sdil.trajectories import Trajectories
+
+Progress = Callable[[int, int, str], None]
+
+_SAMPLE = 1_000  # steps in a t-SNE
+_WALKS = 50  # per skill (paper, Fig. 9)
+_CLIP = 40  # frames of a skill's clip
+_LONGEST_RECORDED = 120  # frames of a demonstration
+_DRAWN = {"clean": 5, "noisy": 10}  # demonstrations drawn, of the best and as many of the worst
+_STABLE = 0.5  # the adjusted Rand index below which skills are not the same
+_DEAD = 0.01  # a skill with a smaller share in both sets is as good as unused
+
+
+def explain(
+    policy: Policy,
+    demos: Demonstrations,
+    *,
+    about: dict[str, Any],
+    environment: str | None = None,
+    truth: Truth | None = None,
+    compare: Sequence[Policy] = (),
+    also: Mapping[str, Policy] | None = None,
+    studies: dict[str, Any] | None = None,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+) -> Explanation:
+    """What `policy` makes of `demos`, and what its skills do in `environment`.
+
+    `about` says where all this comes from; counts, the comparison with the truth and warnings are
+    added to it. `compare` are runs whose embeddings are shown beside this one's, such as one with
+    lambda 0; `also` are runs that differ in the seed, by name. A policy without skills has scores
+    only. `environment` is a task's name or a Gymnasium id; None: the records alone.
+    """
+    tell = _Teller(4 + len(compare), on_progress)
+    judged = _judge(policy, demos)
+    optimality = np.concatenate([s.optimality for s in judged])
+    tell("looking at the environment")
+    world = None if environment is None else World(environment)
+    try:
+        episodes = _episodes(demos, truth, world)
+        scores = _scores(judged, episodes)
+        record: dict[str, Any] = {
+            "about": _complete(about, demos, episodes, optimality, judged),
+            "action_names": _action_names(demos, world),
+            "episodes": episodes,
+            "scores": scores,
+            "walls": None if world is None or world.plan is None else world.plan.walls,
+            "studies": studies or {},
+        }
+        if isinstance(policy, HierarchicalPolicy):
+            record["skills"] = skills = _skills(policy, judged, episodes)
+            record["embeddings"] = []
+            for each in (policy, *compare):
+                tell("embedding steps")
+                record["embeddings"].append(_embedding(each, demos, seed))
+            tell("running each skill")
+            if world is not None:
+                record["fixed_skills"] = _fixed_skills(policy, skills, world, seed)
+            if also:
+                name = str(about.get("run", "this run"))
+                record["stability"] = _stability(name, judged, also, demos)
+                _warn_of_change(record["about"]["warnings"], record["stability"])
+        tell("drawing demonstrations")
+        if world is not None:
+            record["frames"] = _frames(demos, optimality, episodes, world)
+    finally:
+        if world is not None:
+            world.close()
+    tell("done")
+    return Explanation(**record)
+
+
+class _Teller:
+    """Says which of so many parts comes next."""
+
+    def __init__(self, total: int, on_progress: Progress | None) -> None:
+        self.done, self.total, self.on_progress = 0, total, on_progress
+
+    def __call__(self, what: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(min(self.done, self.total), self.total, what)
+        self.done += 1
+
+
+def _judge(policy: Policy, demos: Demonstrations) -> list[StepScores]:
+    if not isinstance(policy, HierarchicalPolicy | JudgingPolicy):
+        raise InputError(
+            f"{policy.learner} does not judge steps, so there is nothing to report on; "
+            "`sdil algorithms` says which learners do"
+        )
+    check_spaces(policy, demos.spaces)
+    return policy.score(demos.all)
+
+
+def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -> Episodes:
+    everything = demos.all
+    n_clean, lengths = len(demos.clean), everything.lengths
+    good = None
+    if truth is not None:
+        parts = [*truth.clean_good, *truth.noisy_good]
+        if [len(p) for p in parts] != lengths.tolist():
+            raise InputError("truth.npz does not fit the demonstrations step by step")
+        good = np.concatenate(parts).astype(np.int8)
+    positions, moves = _places(everything, world)
+    return Episodes(
+        ids=list(everything.ids),
+        groups=list(everything.groups),
+        is_clean=np.arange(len(everything)) < n_clean,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        actions=everything.actions[everything.steps()].astype(np.int16),
+        good=good,
+        positions=positions,
+        moves=moves,
+    )
+
+
+def _places(trajectories: Trajectories, world: World | None) -> tuple[Array | None, Array | None]:
+    """Where the agent is before each step, and how far the step takes it. (N, 2) each"""
+    if world is None or world.plan is None:
+        return None, None
+    rows = trajectories.rows()
+    before = world.plan.positions(trajectories.observations[rows])
+    last = np.cumsum(trajectories.lengths) - 1
+    following = rows + 1
+    following[last[~trajectories.has_final]] -= 1  # not known: as if it had not moved
+    after = world.plan.positions(trajectories.observations[following])
+    return before, (after - before).astype(np.int8)
+
+
+def _scores(judged: list[StepScores], episodes: Episodes) -> Scores:
+    optimality = np.concatenate([s.optimality for s in judged])
+    skill = _joined(judged, "skill")
+    label = optimality > 0 if skill is None else skill
+    starts = episodes.offsets[:-1]
+    changes = np.ones(len(label), bool)
+    changes[1:] = label[1:] != label[:-1]
+    changes[starts] = True
+    number = np.cumsum(changes)  # over all episodes
+    spread = _joined(judged, "spread")
+    return Scores(
+        optimality=optimality.astype(np.float32),
+        segment=(number - np.repeat(number[starts], np.diff(episodes.offsets))).astype(np.int32),
+        skill=None if skill is None else skill.astype(np.int16),
+        parts={
+            name: np.concatenate([s.parts[name] for s in judged]).astype(np.float32)
+            for name in judged[0].parts
+        },
+        spread=None if spread is None else spread.astype(np.float32),
+    )
+
+
+def _joined(judged: list[StepScores], name: str) -> Array | None:
+    if getattr(judged[0], name) is None:
+        return None
+    return np.concatenate([getattr(s, name) for s in judged])
+
+
+def _complete(
+    about: dict[str, Any],
+    demos: Demonstrations,
+    episodes: Episodes,
+    optimality: Array,
+    judged: list[StepScores],
+) -> dict[str, Any]:
+    n_clean = demos.clean.n_steps
+    warnings = list(about.get("warnings", ()))
+    probs = _joined(judged, "skill_probs")
+    if probs is not None:
+        both = [part.mean(0) for part in (probs[:n_clean], probs[n_clean:]) if len(part)]
+        dead = int((np.max(both, 0) < _DEAD).sum())
+        if dead:
+            warnings.append(f"{dead} of {probs.shape[1]} skills are hardly used")
+    truth = None
+    if episodes.good is not None and len(demos.noisy):
+        truth = _against_truth(optimality[n_clean:], episodes.good[n_clean:] > 0)
+        if truth["auroc"] is not None and truth["auroc"] < 0.5:
+            warnings.append(
+                f"on the noisy set the scores contradict the truth (AUROC {truth['auroc']:.2f})"
+            )
+    return {
+        **about,
+        "n_clean": len(demos.clean),
+        "n_noisy": len(demos.noisy),
+        "n_steps_clean": n_clean,
+        "n_steps_noisy": demos.noisy.n_steps,
+        "truth": truth,
+        "warnings": warnings,
+    }
+
+
+def _against_truth(optimality: Array, good: Array) -> dict[str, float | None]:
+    """Scores of noisy steps as probabilities of being good, (1 + o) / 2, against the truth."""
+    auroc, precision = compare_with_truth(optimality, good)
+    measured = calibration((1 + optimality) / 2, good)
+    return {
+        "auroc": auroc,
+        "average_precision": precision,
+        "share_good": float(good.mean()),
+        "ece": measured.ece,
+        "brier": measured.brier,
+        "brier_skill": measured.brier_skill,
+    }
+
+
+def _action_names(demos: Demonstrations, world: World | None) -> list[str]:
+    space = demos.spaces.action
+    assert isinstance(space, gym.spaces.Discrete)  # of a policy that judges
+    names = None if world is None else world.action_names
+    if names is None or len(names) != space.n:
+        return [f"action {i}" for i in range(int(space.n))]
+    return names
+
+
+def _skills(policy: HierarchicalPolicy, judged: list[StepScores], episodes: Episodes) -> Skills:
+    means = np.stack([s.skill_probs.mean(0) for s in judged if s.skill_probs is not None])  # (E, K)
+    skill = _joined(judged, "skill")
+    assert skill is not None
+    space = policy.spaces.action
+    assert isinstance(space, gym.spaces.Discrete)
+    counts = np.zeros((means.shape[1], int(space.n)))
+    np.add.at(counts, (skill, episodes.actions), 1)
+    return Skills(
+        clean_share=means[episodes.is_clean].mean(0),
+        noisy_share=(
+            means[~episodes.is_clean].mean(0)
+            if not episodes.is_clean.all()
+            else np.full(means.shape[1], np.nan)
+        ),
+        optimality=policy.skill_optimality.double().numpy().copy(),
+        action_probs=counts / counts.sum(1, keepdims=True).clip(1),
+    )
+
+
+def _embedding(policy: Policy, demos: Demonstrations, seed: int) -> Embedding:
+    """Some steps and all prototypes in one plane (paper, Fig. 10)."""
+    from sklearn.manifold import TSNE
+
+    if not isinstance(policy, HierarchicalPolicy):
+        raise InputError(f"{policy.learner} has no skills to compare with")
+    check_spaces(policy, demos.spaces)
+    everything = demos.all
+    n = min(_SAMPLE, everything.n_steps)
+    rng = np.random.default_rng(seed)
+    steps = np.sort(rng.choice(everything.n_steps, n, replace=False))
+    prototypes = policy.prototypes
+    together = np.concatenate([policy.embeddings(everything, steps), prototypes])
+    plane = TSNE(
+        perplexity=min(30.0, (len(together) - 1) / 3),
+        init="pca",
+        max_iter=500,
+        random_state=seed,
+        n_jobs=1,
+    ).fit_transform(together.astype(np.float32))
+    weight = policy.hyperparameters.get("mi_weight")
+    return Embedding(
+        label=policy.learner if weight is None else f"lambda {weight:g}",
+        points=plane[:n].astype(np.float32),
+        steps=steps,
+        prototypes=plane[n:].astype(np.float32),
+    )
+
+
+def _fixed_skills(
+    policy: HierarchicalPolicy, skills: Skills, world: World, seed: int
+) -> list[FixedSkill]:
+    """What each skill does on its own, the best liked first (paper, Fig. 9)."""
+    order = np.argsort(-(skills.clean_share - skills.noisy_share), kind="stable")
+    walks = world.walk(policy, order, per_skill=_WALKS, seed=seed)
+    judged = policy.score([w.trajectory for w in walks])
+    found = []
+    for k in order:
+        own = [(w, s.skill == k) for w, s in zip(walks, judged, strict=True) if w.skill == k]
+        found.append(_fixed_skill(int(k), own, world, skills.action_probs.shape[1]))
+    return found
+
+
+def _fixed_skill(
+    skill: int, own: list[tuple[Walk, Array]], world: World, n_actions: int
+) -> FixedSkill:
+    """Of its walks, with the steps where it is the most probable skill marked."""
+    actions = np.concatenate([walk.trajectory.actions for walk, _ in own])
+    counts = np.bincount(actions, minlength=n_actions)
+    if world.plan is None:
+        clearest = max(own, key=lambda pair: pair[1].sum())[0] if world.table else own[0][0]
+        return FixedSkill(
+            skill, np.zeros((0, 3), np.int16), counts, frames=world.clip(clearest, _CLIP)
+        )
+    shown = np.concatenate([mark for _, mark in own])
+    places = [world.plan.positions(walk.trajectory.observations) for walk, _ in own]
+    before = np.concatenate([p[:-1] for p in places])[shown]
+    moves = np.concatenate([np.diff(p, axis=0) for p in places])[shown]
+    steps = np.column_stack([before, actions[shown]]).astype(np.int16)
+    return FixedSkill(skill, steps, counts, moves=moves.astype(np.int8))
+
+
+def _stability(
+    name: str, judged: list[StepScores], also: Mapping[str, Policy], demos: Demonstrations
+) -> dict[str, Any]:
+    by_run = {name: judged}
+    for other, policy in also.items():
+        if not isinstance(policy, HierarchicalPolicy):
+            raise InputError(f"{other}: {policy.learner} has no skills to compare with")
+        by_run[other] = _judge(policy, demos)
+    return compare_runs(
+        {
+            run: np.concatenate([s.skill for s in j if s.skill is not None])
+            for run, j in by_run.items()
+        },
+        {run: np.concatenate([s.optimality for s in j]) for run, j in by_run.items()},
+    )
+
+
+def _warn_of_change(warnings: list[str], stability: dict[str, Any]) -> None:
+    indices = np.array(stability["agreement"])
+    mean = float(indices[np.triu_indices(len(indices), 1)].mean())
+    if mean < _STABLE:
+        warnings.append(
+            f"skills change with the seed (adjusted Rand index {mean:.2f}, 1 is the same): "
+            "read little into a single one"
+        )
+
+
+def _frames(
+    demos: Demonstrations, optimality: Array, episodes: Episodes, world: World
+) -> dict[str, list[str]]:
+    """Pictures of the best and the worst demonstrations of each set."""
+    lengths = np.diff(episodes.offsets)
+    means = np.add.reduceat(optimality, episodes.offsets[:-1]) / lengths
+    found = {}
+    first = 0
+    for name, trajectories in (("clean", demos.clean), ("noisy", demos.noisy)):
+        order = np.argsort(means[first : first + len(trajectories)], kind="stable")
+        each = _DRAWN[name]
+        for i in np.unique(np.concatenate([order[:each], order[-each:]])).tolist():
+            frames = world.recorded(trajectories[i], _LONGEST_RECORDED)
+            if frames:
+                found[f"{name}/{trajectories.ids[i]}"] = frames
+        first += len(trajectories)
+    return found
