@@ -1,4 +1,4 @@
-"""Made-up explanations for tests of what renders them: seeded, any size, with every part or none."""
+"""Made-up explanations for tests of what renders them: seeded, of any size."""
 
 from __future__ import annotations
 
@@ -42,10 +42,7 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
     room = 2 * (column > 9) + (row > 9)
     skill = np.where(good == 1, room, 4 + (action > 1) + 2 * (rng.random(N) < 0.3))
     segment = np.concatenate(
-        [
-            np.cumsum(np.diff(s, prepend=s[0]) != 0)
-            for s in np.split(skill, np.cumsum(lengths)[:-1])
-        ]
+        [np.cumsum(np.diff(s, prepend=s[0]) != 0) for s in np.split(skill, np.cumsum(lengths)[:-1])]
     )
     ids = [f"episode_{e}" for e in range(clean)] + [f"episode_{e}" for e in range(noisy)]
     for index, name in (names or {}).items():
@@ -63,6 +60,7 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
         actions=action.astype(np.int64),
         good=good.astype(np.int8) if truth else None,
         positions=np.stack([column, row], 1) if rich else None,
+        moves=np.array(MOVES)[action] if rich else None,
     )
     scores = Scores(
         optimality=optimality,
@@ -82,31 +80,28 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
         scores,
         skills=_skills(skill, action, in_clean),
         walls=walls,
-        embeddings=[
-            _embedding(rng, f"lambda {v}", v, skill, min(N, 1500)) for v in (0, 1)
-        ],
+        embeddings=[_embedding(rng, f"lambda {v}", v, skill, min(N, 1500)) for v in (0, 1)],
         fixed_skills=[
             FixedSkill(
                 k,
                 np.stack([column, row, action], 1)[skill == k][:1500],
                 np.bincount(action[skill == k], minlength=4),
                 [picture(k * 30, t * 20) for t in range(6)] if k < 2 else [],
+                np.array(MOVES)[action[skill == k][:1500]],
             )
             for k in range(K)
         ],
-        frames={
-            f"noisy/{ids[clean]}": [picture(t * 5 % 255, 90) for t in range(lengths[clean])]
-        },
+        frames={f"noisy/{ids[clean]}": [picture(t * 5 % 255, 90) for t in range(lengths[clean])]},
         stability={
-            "runs": ["seed 0", "seed 1", "seed 2"],
+            "runs": ["runs/a", "runs/b", "runs/c"],
             "agreement": [[1, 0.62, 0.55], [0.62, 1, 0.71], [0.55, 0.71, 1]],
             "matched": [list(range(K)), list(range(K)), list(range(K))],
         },
         studies={
             "clean demonstrations": {
                 "x": [10, 30, 100],
-                "x_label": "clean demonstrations",
-                "y_label": "reward × 100",
+                "xlabel": "clean demonstrations",
+                "ylabel": "reward × 100",
                 "series": {
                     "sdil": {"mean": [71, 78, 88], "low": [66, 75, 86], "high": [76, 81, 90]},
                     "bc": {"mean": [52, 70, 86], "low": [44, 66, 83], "high": [60, 74, 89]},
@@ -170,9 +165,7 @@ def _walk(rng, walls, to_goal, to_decoy, at, *, detours):
         far = to_decoy if detour else to_goal
         open_moves = [a for a, (dx, dy) in enumerate(MOVES) if not walls[at[1] + dy, at[0] + dx]]
         best = min(far[at[1] + MOVES[a][1], at[0] + MOVES[a][0]] for a in open_moves)
-        choices = [
-            a for a in open_moves if far[at[1] + MOVES[a][1], at[0] + MOVES[a][0]] == best
-        ]
+        choices = [a for a in open_moves if far[at[1] + MOVES[a][1], at[0] + MOVES[a][0]] == best]
         action = int(rng.choice(open_moves if rng.random() < 0.05 else choices))
         to = (at[0] + MOVES[action][0], at[1] + MOVES[action][1])
         steps.append((*at, action, int(to_goal[to[1], to[0]] < to_goal[at[1], at[0]])))

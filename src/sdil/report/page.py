@@ -19,7 +19,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.explanation.record import Explanation
-from sdil.report.floor import majority_actions, majority_moves
+from sdil.report.arrows import cell_arrows
 from sdil.report.verdict import verdict
 from sdil.spaces import Array
 
@@ -34,6 +34,7 @@ SCRIPTS = (
     "list.js",
     "page.js",
 )
+SHOWN_ON_MAP = 50  # demonstrations of each set, as in the paper
 
 
 def render(explanation: Explanation) -> str:
@@ -66,7 +67,6 @@ def render(explanation: Explanation) -> str:
 def _data(explanation: Explanation) -> dict[str, Any]:
     """Everything the scripts draw, as JSON with packed arrays."""
     episodes, scores, skills = explanation.episodes, explanation.scores, explanation.skills
-    on_map = explanation.walls is not None and episodes.positions is not None
     return {
         "about": explanation.about,
         "verdict": verdict(explanation.about),
@@ -96,12 +96,10 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             "actions": skills.action_probs,
         },
         "walls": explanation.walls,
-        "moves": {
-            "clean": majority_moves(explanation, clean=True),
-            "noisy": majority_moves(explanation, clean=False),
-        }
-        if on_map
-        else None,
+        "arrows": {
+            "clean": _demonstrated(explanation, clean=True),
+            "noisy": _demonstrated(explanation, clean=False),
+        },
         "embeddings": [
             {
                 "label": e.label,
@@ -114,7 +112,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         "fixed": [
             {
                 "skill": f.skill,
-                "cells": majority_actions(f),
+                "arrows": [] if f.moves is None else _arrows(f.steps[:, :2], f.moves, None),
                 "counts": f.action_counts,
                 "frames": f.frames,
             }
@@ -124,6 +122,25 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         "stability": explanation.stability,
         "studies": explanation.studies,
     }
+
+
+def _demonstrated(explanation: Explanation, *, clean: bool) -> list[list[Any]]:
+    """The arrows of the first 50 demonstrations of a set (paper, Fig. 8)."""
+    episodes, skill = explanation.episodes, explanation.scores.skill
+    if explanation.walls is None or episodes.positions is None or episodes.moves is None:
+        return []
+    chosen = np.flatnonzero(episodes.is_clean == clean)[:SHOWN_ON_MAP]
+    steps = np.isin(np.repeat(np.arange(len(episodes.ids)), np.diff(episodes.offsets)), chosen)
+    return _arrows(
+        episodes.positions[steps], episodes.moves[steps], None if skill is None else skill[steps]
+    )
+
+
+def _arrows(positions: Array, moves: Array, skill: Array | None) -> list[list[Any]]:
+    return [
+        [a.column, a.row, a.dx, a.dy, a.skill, round(a.consistency, 3), a.steps]
+        for a in cell_arrows(positions, moves, skill)
+    ]
 
 
 def _pack(array: Array | None) -> dict[str, str] | None:
@@ -177,5 +194,7 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise InputError("the page needs plotly; install it with: pip install 'sdil[report]'") from None
+        raise InputError(
+            "the page needs plotly; install it with: pip install 'sdil[report]'"
+        ) from None
     return get_plotlyjs()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-CHANCE, FAIR, GOOD = 0.6, 0.75, 0.9
-"""AUROC under which scores are called little better than chance, often wrong, fairly good."""
+WRONG, CHANCE, FAIR, GOOD = 0.45, 0.6, 0.75, 0.9
+"""The AUROC under which scores mislead, are chance, often wrong, fairly good."""
 
 
 def verdict(about: dict[str, Any]) -> list[dict[str, str]]:
     """Sentences as {"tone": "plain" | "good" | "doubt", "text": ...}, most important first."""
     sentences = [_trained(about), _acts(about), *_judges(about)]
-    sentences += [("doubt", str(text)) for text in about.get("warnings") or []]
+    warnings = [str(text) for text in about.get("warnings") or []]
+    # the AUROC has its sentence already
+    sentences += [("doubt", _sentence(text)) for text in warnings if "AUROC" not in text]
     return [{"tone": tone, "text": text} for tone, text in sentences]
 
 
@@ -32,19 +34,13 @@ def _acts(about: dict[str, Any]) -> tuple[str, str]:
     result = about.get("evaluation")
     if not result or result.get("reward_mean") is None:
         return "plain", "It was not run in an environment: how well it acts is not known here."
-    mean, error = result["reward_mean"], result.get("reward_sem")
-    text = f"It earns a mean reward of {mean:.3f}"
-    if error is not None:
-        low, high = mean - 1.96 * error, mean + 1.96 * error
-        text += f" (95% interval {low:.3f} to {high:.3f})"
-    if result.get("success_rate") is not None:
-        text += f" and succeeds in {result['success_rate']:.1%} of episodes"
-        if result.get("success_interval"):
-            low, high = result["success_interval"]
-            text += f" ({low:.1%} to {high:.1%})"
-    if result.get("n_episodes"):
-        text += f", measured over {result['n_episodes']:,} episodes"
-    return "plain", text + ". This is one training run; another seed may differ by more."
+    count = f" {result['n_episodes']:,} episodes" if result.get("n_episodes") else " its episodes"
+    where = f" of {about['environment']}" if about.get("environment") else ""
+    return (
+        "plain",
+        f"Reward and success are measured over{count}{where}. The intervals hold for this one "
+        "training run: another seed may differ by more.",
+    )
 
 
 def _judges(about: dict[str, Any]) -> list[tuple[str, str]]:
@@ -59,7 +55,10 @@ def _judges(about: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     auroc = truth["auroc"]
     figures = f"(AUROC {auroc:.2f}; 0.5 is chance, 1 is perfect)"
-    if auroc < CHANCE:
+    if auroc < WRONG:
+        said = ("doubt", f"These scores mislead on this data: bad steps tend to score higher than "
+                f"good ones {figures}. Do not drop demonstrations on their word.")  # fmt: skip
+    elif auroc < CHANCE:
         said = ("doubt", f"These scores are little better than chance on this data {figures}: do "
                 "not drop demonstrations on their word.")  # fmt: skip
     elif auroc < FAIR:
@@ -74,3 +73,8 @@ def _judges(about: dict[str, Any]) -> list[tuple[str, str]]:
         return [said, ("doubt", "Trust the order of the scores, not their size: read as "
                        "probabilities they are no better than one fixed guess.")]  # fmt: skip
     return [said]
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

@@ -4,10 +4,13 @@ const OKABE_ITO = [
   "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C8C8C",
 ];
 
-// Past eight the colours come again, lighter; every skill is named beside its colour anyway.
+// A little lighter on dark ground; yellow darker on light ground. Past eight the colours come again,
+// paler; every skill is named beside its colour anyway.
 function paletteColour(index) {
   const colour = OKABE_ITO[index % OKABE_ITO.length];
-  return index < OKABE_ITO.length ? colour : mix(colour, "#ffffff", 0.45);
+  const again = index < OKABE_ITO.length ? colour : mix(colour, "#ffffff", 0.45);
+  if (isDark()) return mix(again, "#ffffff", 0.16);
+  return colour === "#F0E442" ? mix(again, "#000000", 0.14) : again;
 }
 
 function mix(from, to, share) {
@@ -55,18 +58,19 @@ function layout(extra = {}) {
   const colours = scheme();
   const axis = {
     gridcolor: colours.line, linecolor: colours.line, zerolinecolor: colours.line,
-    tickfont: { color: colours.muted, size: 12 }, automargin: true, fixedrange: true,
+    tickfont: { color: colours.muted, size: 12 }, automargin: false, fixedrange: true, ticks: "",
     title: { font: { color: colours.muted, size: 12 }, standoff: 8 },
   };
-  const { xaxis, yaxis, yaxis2, ...rest } = extra;
+  const { xaxis, yaxis, yaxis2, constantKeys = false, ...rest } = extra;
   const merged = (own) => ({
     ...axis, ...own, title: { ...axis.title, text: own?.title ?? "" },
   });
   return {
     font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colours.text },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    margin: { l: 8, r: 8, t: 8, b: 8 }, showlegend: true, dragmode: false,
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+    margin: { l: 54, r: 8, t: 36, b: 44 }, showlegend: true, dragmode: false,
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 },
+      traceorder: "normal", itemsizing: constantKeys ? "constant" : "trace", itemclick: false, itemdoubleclick: false },
     hoverlabel: { bgcolor: colours.surface, bordercolor: colours.line,
       font: { color: colours.text } },
     xaxis: merged(xaxis), yaxis: merged(yaxis),
@@ -97,7 +101,7 @@ const seen = new IntersectionObserver((entries) => {
     queue.push([entry.target, build]);
     if (queue.length === 1) setTimeout(drawNext, 0);
   }
-}, { rootMargin: "150px" });
+}, { rootMargin: "100px" });
 
 function drawNext() {
   const [node, build] = queue[0];

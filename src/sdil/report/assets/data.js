@@ -91,6 +91,9 @@ const whole = (x) => x.toLocaleString("en-GB");
 const percent = (x, digits = 0) =>
   Number.isFinite(x) ? `${(100 * x).toFixed(digits)}%` : "–";
 
+const count = (n, what) => `${whole(n)} ${what}${n === 1 ? "" : "s"}`;
+const stepRange = ({ start, stop }) => (stop - start > 1 ? `${start}–${stop - 1}` : `${start}`);
+
 // An element; children are nodes or text, and text never becomes markup.
 function el(tag, attributes = {}, ...children) {
   const node = tag.startsWith("svg:")

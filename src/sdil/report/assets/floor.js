@@ -15,38 +15,15 @@ function floor(label, ...children) {
 }
 
 // An arrow per cell for the majority move; colour is the skill, opacity the consistency.
-function movesMap(label, cells) {
-  return floor(label, ...cells.map(([x, y, dx, dy, skill, share, count]) => {
+function arrowMap(label, arrows, colour) {
+  return floor(label, ...arrows.map(([x, y, dx, dy, skill, share, count]) => {
     const turn = (Math.atan2(dy, dx) * 180) / Math.PI;
-    const told = `(${x}, ${y}): ${percent(share)} of ${count} moves`;
+    const told = `column ${x}, row ${y}: ${percent(share)} of ${count} moves`;
     return svg("path", {
       d: "M-.36 -.09H.04V-.3L.4 0L.04 .3V.09H-.36z",
       transform: `translate(${x + 0.5} ${y + 0.5}) rotate(${turn})`,
-      fill: skill < 0 ? scheme().accent : paletteColour(skill),
-      opacity: 0.25 + 0.75 * share,
-    }, svg("title", {}, skill < 0 ? told : `${told}, skill ${skill}`));
-  }));
-}
-
-const TURNS = { left: 180, west: 180, right: 0, east: 0, up: -90, north: -90, down: 90, south: 90 };
-const compass = actionNames.every((name) => name.toLowerCase() in TURNS);
-
-// The action a held skill takes in each cell: arrows where actions are directions, else squares.
-function actionsMap(label, cells) {
-  return floor(label, ...cells.map(([x, y, action, share, count]) => {
-    const fill = compass ? scheme().accent : paletteColour(action);
-    const opacity = 0.25 + 0.75 * share;
-    const title = svg("title", {},
-      `(${x}, ${y}): ${actionNames[action]}, ${percent(share)} of ${count}`);
-    if (!compass) {
-      return svg("rect", { x: x + 0.1, y: y + 0.1, width: 0.8, height: 0.8, rx: 0.14, fill, opacity },
-        title);
-    }
-    const turn = TURNS[actionNames[action].toLowerCase()];
-    return svg("path", {
-      d: "M-.36 -.09H.04V-.3L.4 0L.04 .3V.09H-.36z", fill, opacity,
-      transform: `translate(${x + 0.5} ${y + 0.5}) rotate(${turn})`,
-    }, title);
+      fill: colour(skill), opacity: 0.2 + 0.8 * share,
+    }, svg("title", {}, skill === null ? told : `${told}, skill ${skill}`));
   }));
 }
 
@@ -72,7 +49,7 @@ function wayMap(demonstration) {
     svg("g", { class: "way" }, ...lines),
     svg("circle", { class: "start", r: 0.3, cx: x, cy: y }, svg("title", {}, "start")), marker);
   return {
-    map,
+    node: map,
     at(t) {
       const [cx, cy] = point(t);
       marker.setAttribute("cx", cx);

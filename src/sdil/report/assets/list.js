@@ -92,8 +92,8 @@ const CELLS = {
   group: (d) => [d.group ?? "–"],
   strip: (d) => [strip(d)],
   mean: (d) => score(d.mean),
-  worst: (d) => [...score(d.worst.mean),
-    el("span", { class: "range" }, `${d.worst.start}–${d.worst.stop - 1}`)],
+  worst: (d) => [...score(d.worst.mean), " ",
+    el("span", { class: "range" }, stepRange(d.worst))],
   length: (d) => [whole(d.length)],
 };
 
@@ -199,7 +199,8 @@ function startList() {
   drawLimits();
   const filters = byId("filters");
   filters.addEventListener("submit", (event) => event.preventDefault());
-  filters.addEventListener("change", () => {
+  filters.addEventListener("change", (event) => {
+    if (event.target.name !== "set") return;  // a search that lost the focus has changed nothing
     list.set = new FormData(filters).get("set");
     byId("scroller").scrollTop = 0;
     refresh();

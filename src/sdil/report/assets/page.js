@@ -4,10 +4,10 @@ drawSummary();
 drawSkills();
 drawStudies();
 startSelection();
-const worstNoisy = [...(noisyOnes.length ? noisyOnes : demonstrations)]
-  .sort((a, b) => a.mean - b.mean)[0];
-if (worstNoisy) {
-  startTimeline(worstNoisy);
+// The first one shown: the worst, but not one of a step or two, which has nothing to show.
+const byMean = [...(noisyOnes.length ? noisyOnes : demonstrations)].sort((a, b) => a.mean - b.mean);
+if (byMean.length) {
+  startTimeline(byMean.find((d) => d.length >= 8) ?? byMean[0]);
   startList();
 }
 startTheme();

@@ -138,7 +138,7 @@ function histogram() {
   const traces = [steps("clean", scheme().clean)];
   if (noisyOnes.length) traces.push(steps("noisy", scheme().noisy));
   return {
-    traces, barmode: "overlay", bargap: 0.06, margin: { l: 44, r: 12, t: 8, b: 30 },
+    traces, barmode: "overlay", bargap: 0.06, margin: { l: 44, r: 12, t: 36, b: 30 },
     xaxis: { range: [-1, 1], automargin: false, dtick: 0.5 },
     yaxis: { tickformat: ".0%", automargin: false },
     shapes: [thresholdLine()],
@@ -246,8 +246,9 @@ function startSelection() {
     changeChoice();
   });
   byId("download").addEventListener("click", download);
-  byId("curate").textContent = `sdil curate RUN --data ${about.data ?? "DATA"} \\\n`
-    + "  --selection selection.json --out demos/curated";
+  byId("curate").textContent = `sdil curate ${about.run ?? "RUN"} \\\n`
+    + `  --data ${about.data ?? "DATA"} \\\n`
+    + "  --selection selection.json \\\n  --out demos/curated";
   slider.value = choice.threshold;
   if (!noisyOnes.length) {
     slider.disabled = true;

@@ -14,25 +14,28 @@ function preference() {
   return {
     traces: [bars(clean, "clean", scheme().clean), bars(noisy, "noisy", scheme().noisy)],
     barmode: "group", bargap: 0.3,
-    xaxis: { type: "category", title: "skill" },
+    xaxis: { type: "category", title: "skill", showgrid: false },
     yaxis: { tickformat: ".0%", title: "share of steps" },
   };
 }
 
+// Actions that some demonstration takes: a task may have others that are never of use.
+const usedActions = actionNames.map((_, a) => a).filter((a) => actions.includes(a));
+
 function actionShares() {
   const rows = [...skillOrder].reverse();
-  const z = rows.map((k) => record.skills.actions[k]);
+  const z = rows.map((k) => usedActions.map((a) => record.skills.actions[k][a]));
   return {
     traces: [{
-      type: "heatmap", z, x: actionNames.map(asText), y: rows.map((k) => `${k}`),
+      type: "heatmap", z, x: usedActions.map((a) => asText(actionNames[a])), y: rows.map((k) => `${k}`),
       zmin: 0, zmax: 1, showscale: false, xgap: 2, ygap: 2,
       colorscale: [[0, mix(scheme().surface, scheme().accent, 0.04)], [1, scheme().accent]],
       text: z.map((row) => row.map((p) => (p >= 0.005 ? `${Math.round(100 * p)}%` : ""))),
       texttemplate: "%{text}", hovertemplate: "skill %{y}, %{x}: %{z:.1%}<extra></extra>",
     }],
-    showlegend: false,
-    xaxis: { type: "category", showgrid: false },
-    yaxis: { type: "category", title: "skill", showgrid: false },
+    showlegend: false, margin: { l: 44, r: 8, t: 8, b: 32 },
+    xaxis: { type: "category", showgrid: false, showline: false },
+    yaxis: { type: "category", title: "skill", showgrid: false, showline: false },
   };
 }
 
@@ -62,13 +65,13 @@ function embeddingChart({ points, steps, prototypes }) {
         line: { width: 1.5, color: scheme().surface } },
       hovertemplate: "prototype of skill %{text}<extra></extra>",
     });
-    const bare = { showticklabels: false, showgrid: false, zeroline: false };
-    return { traces, xaxis: bare, yaxis: { ...bare, scaleanchor: "x" } };
+    const bare = { showticklabels: false, showgrid: false, zeroline: false, showline: false };
+    return { traces, margin: { l: 8, r: 8, t: 36, b: 8 }, constantKeys: true, xaxis: bare, yaxis: { ...bare, scaleanchor: "x" } };
   };
 }
 
-function stabilityChart() {
-  const { runs: names, agreement } = record.stability;
+const stabilityChart = (agreement) => () => {
+  const names = record.stability.runs.map((name) => name.split("/").at(-1));
   return {
     traces: [{
       type: "heatmap", z: agreement, x: names.map(asText), y: names.map(asText), zmin: 0, zmax: 1,
@@ -77,22 +80,37 @@ function stabilityChart() {
       text: agreement.map((row) => row.map((v) => number(v))), texttemplate: "%{text}",
       hovertemplate: "%{y} and %{x}: %{z:.2f}<extra></extra>",
     }],
-    showlegend: false, xaxis: { type: "category", showgrid: false },
-    yaxis: { type: "category", autorange: "reversed", showgrid: false },
+    showlegend: false, margin: { l: 8, r: 8, t: 8, b: 32 },
+    xaxis: { type: "category", showgrid: false, showline: false, automargin: true },
+    yaxis: { type: "category", autorange: "reversed", showgrid: false, showline: false,
+      automargin: true },
   };
+};
+
+// The mean over pairs of different runs.
+function betweenRuns(matrix) {
+  const others = matrix.flatMap((row, i) => row.filter((_, j) => j !== i)).filter(Number.isFinite);
+  return others.reduce((a, b) => a + b, 0) / others.length;
 }
 
-function agreementNote() {
-  const { agreement } = record.stability;
-  const others = agreement.flatMap((row, i) => row.filter((_, j) => j !== i))
-    .filter(Number.isFinite);
-  if (!others.length) return "One run only: whether another seed finds the same skills is not known.";
-  const mean = others.reduce((a, b) => a + b, 0) / others.length;
-  const said = mean >= 0.7 ? "the skills mean much the same from seed to seed"
-    : mean >= 0.4 ? "only part of what the skills mean survives a change of seed"
-      : "do not read meaning into single skills: another seed finds other ones";
-  return `Agreement between runs, skills matched, averages ${number(mean)} (1 is the same, 0 is `
-    + `chance): ${said}.`;
+function stabilityPanels() {
+  const { agreement, scores } = record.stability;
+  const skills = betweenRuns(agreement);
+  const panels = [chartPanel("Do other seeds find the same skills?", `Adjusted Rand index of which `
+    + `steps share a skill; on average ${number(skills)} (1 is the same, 0 is chance). ${
+      skills >= 0.7 ? "Skills mean much the same from seed to seed."
+        : skills >= 0.4 ? "Only part of what skills mean survives a change of seed."
+          : "Do not read meaning into single skills: another seed finds others."}`,
+  "Agreement of skills between runs", stabilityChart(agreement))];
+  if (!scores) return panels;
+  const ranks = betweenRuns(scores);
+  panels.push(chartPanel("Do other seeds give the same scores?", "Rank correlation of the step "
+    + `scores; on average ${number(ranks)} (1 is the same order, 0 is none). ${
+      ranks >= 0.7 ? "The scores hardly depend on the seed."
+        : ranks >= 0.4 ? "The scores depend on the seed: train several before you drop data."
+          : "The scores are mostly the seed’s doing: do not drop data on them."}`,
+  "Rank correlation of scores between runs", stabilityChart(scores)));
+  return panels;
 }
 
 // A node that is built anew when the theme changes.
@@ -107,34 +125,35 @@ function rebuilt(build) {
 }
 
 const skillKey = () => {
-  const used = [...new Set(["clean", "noisy"].flatMap((s) => record.moves[s].map((c) => c[4])))]
-    .filter((k) => k >= 0).sort((a, b) => a - b);
+  const used = [...new Set(["clean", "noisy"].flatMap((s) => record.arrows[s].map((a) => a[4])))]
+    .filter((k) => k !== null).sort((a, b) => a - b);
   return swatches(used.map((k) => [paletteColour(k), `skill ${k}`]));
 };
 
+function demonstrationMaps() {
+  const colour = (skill) => (skill === null ? scheme().accent : paletteColour(skill));
+  return panel("Where demonstrations go", "The majority move in each cell, of up to 50 "
+    + "demonstrations of each set. Colour is the skill; the fainter, the less they agree. Cells "
+    + "without a clear majority are left out.",
+  rebuilt(() => el("div", {}, el("div", { class: "maps" },
+    ...["clean", "noisy"].map((set) => el("figure", {}, arrowMap(`Moves, ${set}`,
+      record.arrows[set], colour), el("figcaption", {}, set)))), skillKey())), "wide");
+}
+
 function mapPanels() {
   const panels = [];
-  if (walls && record.moves && record.moves.clean.length + record.moves.noisy.length) {
-    panels.push(panel("Where demonstrations go", "The majority move in each cell, of up to 50 "
-      + "demonstrations of each set. Colour is the skill; the fainter, the less they agree. Cells "
-      + "without a clear majority are left out.",
-    rebuilt(() => el("div", {}, el("div", { class: "maps" },
-      ...["clean", "noisy"].map((set) => el("figure", {}, movesMap(`Moves, ${set}`,
-        record.moves[set]), el("figcaption", {}, set)))), skillKey())), "wide"));
-  }
+  if (record.arrows.clean.length + record.arrows.noisy.length) panels.push(demonstrationMaps());
   const byRank = [...record.fixed].sort(
     (a, b) => skillOrder.indexOf(a.skill) - skillOrder.indexOf(b.skill));
-  const mapped = walls ? byRank.filter((fixed) => fixed.cells.length) : [];
+  const mapped = walls ? byRank.filter((fixed) => fixed.arrows.length) : [];
   if (mapped.length) {
     panels.push(panel("What each skill does when it is held fixed", "The agent run with one skill "
       + "all along, as it stood after discovery; drawn where that skill is the most probable. Best "
       + "first.",
-    rebuilt(() => el("div", {}, el("div", { class: "maps small" },
+    rebuilt(() => el("div", { class: "maps small" },
       ...mapped.map((fixed) => el("figure", {},
-        actionsMap(`Actions of skill ${fixed.skill}`, fixed.cells),
-        el("figcaption", {}, `skill ${fixed.skill}`)))),
-    compass ? "" : swatches(actionNames.map((name, a) => [paletteColour(a), name])
-      .filter((_, a) => mapped.some((f) => f.cells.some((cell) => cell[2] === a)))))), "wide"));
+        arrowMap(`Moves of skill ${fixed.skill}`, fixed.arrows, () => paletteColour(fixed.skill)),
+        el("figcaption", {}, `skill ${fixed.skill}`))))), "wide"));
   }
   const clips = byRank.filter((fixed) => fixed.frames.length);
   if (clips.length) {
@@ -159,10 +178,12 @@ function drawSkills() {
   panels.push(...record.embeddings.map((embedding) => chartPanel(
     `Transitions, ${embedding.label}`, "t-SNE of transition embeddings, coloured by action; numbers "
     + "mark the skills’ prototypes.", `t-SNE, ${embedding.label}`, embeddingChart(embedding), "tall")));
-  if (record.stability?.agreement?.length) {
-    panels.push(chartPanel("Do other seeds find the same skills?", agreementNote(),
-      "Agreement of skills between runs", stabilityChart));
+  if (record.stability.agreement?.length > 1) {
+    panels.push(...stabilityPanels());
   }
+  // after the last wide panel the others stand in pairs; one left over takes the whole row
+  const wide = panels.map((node) => node.classList.contains("wide"));
+  if ((panels.length - 1 - wide.lastIndexOf(true)) % 2) panels.at(-1).classList.add("wide");
   byId("skills").hidden = !panels.length;
   byId("skill-panels").append(...panels);
 }
@@ -170,10 +191,10 @@ function drawSkills() {
 function studyChart(study) {
   return () => {
     const traces = Object.entries(study.series).flatMap(([name, series], i) => {
-      const x = series.x ?? study.x;
-      const y = series.mean ?? series.y ?? [];
-      const low = series.low ?? series.lower;
-      const high = series.high ?? series.upper;
+      const x = study.x;
+      const y = series.mean;
+      const low = series.low;
+      const high = series.high;
       const color = paletteColour(i);
       const shown = { type: "scatter", x, legendgroup: `${i}` };
       const band = !low || !high ? [] : [
@@ -184,8 +205,8 @@ function studyChart(study) {
       return [...band, { ...shown, y, name: asText(name), mode: "lines+markers",
         line: { color, width: 2 }, hovertemplate: "%{x}: %{y:.3g}" }];
     });
-    return { traces, hovermode: "x", xaxis: { title: asText(study.x_label ?? "") },
-      yaxis: { title: asText(study.y_label ?? "") } };
+    return { traces, hovermode: "x", xaxis: { title: asText(study.xlabel ?? "") },
+      yaxis: { title: asText(study.ylabel ?? "") } };
   };
 }
 

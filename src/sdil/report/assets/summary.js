@@ -51,8 +51,11 @@ function pairs(title, entries) {
     ...filled.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, asLine(value))])));
 }
 
+// "2026-11-15T14:23:38+00:00" as people write it.
+const made = String(about.created ?? "").replace(/T(\d\d:\d\d).*(\+00:00|Z)$/, " $1 UTC");
+
 function drawSummary() {
-  byId("eyebrow").textContent = [about.task, about.created].filter(Boolean).join(" · ");
+  byId("eyebrow").textContent = [about.reference, made].filter(Boolean).join(" · ");
   const [first, ...others] = record.verdict;
   byId("lead").textContent = first.text;
   drawFacts();
@@ -60,8 +63,8 @@ function drawSummary() {
   const truth = about.truth ?? {};
   byId("details").querySelector("div").append(...[
     pairs("Run", [
-      ["learner", about.learner], ["reference", about.reference], ["seed", about.seed],
-      ["command", about.command], ["made", about.created],
+      ["folder", about.run], ["learner", about.learner], ["reference", about.reference], ["seed", about.seed],
+      ["command", about.command], ["report made", made],
     ]),
     pairs("Data", [
       ["task", about.task], ["environment", about.environment], ["folder", about.data],

@@ -78,7 +78,7 @@ function timelineChart() {
   }
   if (timeline.parts) {
     parts.forEach((part, p) => traces.push({
-      ...base, y: cut(part.values), mode: "lines", name: asText(part.name), hoverinfo: "skip",
+      ...base, y: cut(part.values), mode: "lines", name: `by ${asText(part.name)}`, hoverinfo: "skip",
       line: { width: 1, color: paletteColour([3, 2, 1, 5, 7][p % 5]), dash: "solid" }, opacity: 0.85,
     }));
   }
@@ -89,26 +89,32 @@ function timelineChart() {
     hovertemplate: "step %{x}: %{y:.2f}<extra></extra>",
   });
   const { rows, shapes, annotations } = timelineShapes(d);
+  if (rows.length) {  // an axis is only drawn right if something lies on it
+    traces.push({ type: "scatter", x: [0], y: [0.5], yaxis: "y2", mode: "markers",
+      marker: { opacity: 0 }, hoverinfo: "skip", showlegend: false });
+  }
   const room = rows.length * 0.085;
   return {
     traces, shapes, annotations, hovermode: "x",
+    showlegend: traces.filter((trace) => trace.name).length > 1,
+    margin: { l: 46, r: 9, t: spread || parts.length ? 44 : 8, b: 42 },
     xaxis: { range: [-0.5, d.length - 0.5], anchor: rows.length ? "y2" : "y", title: "step",
-      zeroline: false, showgrid: false },
-    yaxis: { range: [-1.05, 1.05], domain: [rows.length ? room + 0.04 : 0, 1], dtick: 0.5 },
+      zeroline: false, showgrid: false, automargin: false, ...(d.length < 8 ? { dtick: 1 } : {}) },
+    yaxis: { automargin: false, range: [-1.05, 1.05], domain: [rows.length ? room + 0.04 : 0, 1], dtick: 0.5 },
     ...(rows.length ? { yaxis2: { domain: [0, room], range: [0, rows.length], showgrid: false,
       zeroline: false, tickvals: rows.map((_, r) => r + 0.5), ticktext: rows.map((row) => row.name),
-      ticks: "" } } : {}),
+      ticks: "", automargin: false } } : {}),
   };
 }
 
 function told(d, t) {
   const i = d.from + t;
   const words = [
-    ["step", `${t} of ${d.length}`],
+    ["step", `${t} of 0–${d.length - 1}`],
     ["action", actionNames[actions[i]] ?? String(actions[i])],
     ["score", number(optimality[i]) + (spread ? ` ± ${number(spread[i])}` : "")],
   ];
-  if (timeline.parts) words.push(...parts.map((part) => [part.name, number(part.values[i])]));
+  if (timeline.parts) words.push(...parts.map((part) => [`by ${part.name}`, number(part.values[i])]));
   if (skillOf) words.push(["skill", String(skillOf[i])]);
   if (good !== null && good[i] >= 0) words.push(["truth", good[i] ? "good" : "bad"]);
   if (d.set === "noisy") words.push(["kept", isKept(d, t) ? "yes" : "no"]);
@@ -125,7 +131,7 @@ function moveCursor(t) {
     told(d, timeline.at).map(([name, value]) => `${name} ${value}`).join(", "));
   byId("told").replaceChildren(...told(d, timeline.at).flatMap(([name, value]) => [
     el("div", {}, el("dt", {}, name), el("dd", {}, value))]));
-  timeline.viewer?.at(timeline.at);
+  timeline.viewer.at(timeline.at);
   const box = byId("timeline-chart");
   if (drawn.has(box)) {
     requestAnimationFrame(() => Plotly.relayout(box, {
@@ -134,23 +140,25 @@ function moveCursor(t) {
   }
 }
 
+// What there is to look at: the way on the map, the rendered frame, both or nothing.
 function viewerOf(d) {
+  const views = [];
   const frames = record.frames[`${d.set}/${d.id}`];
   if (frames?.length) {
     const image = el("img", { class: "frame", alt: "The frame at the cursor", src: frames[0] });
-    return { node: image, at: (t) => { image.src = frames[Math.min(t, frames.length - 1)]; } };
+    views.push({
+      node: image,
+      at(t) { image.src = frames[Math.floor((t * frames.length) / d.length)]; },
+    });
   }
-  if (walls && positions) {
-    const { map, at } = wayMap(d);
-    return { node: map, at };
-  }
-  return null;
+  if (walls && positions) views.unshift(wayMap(d));
+  return { nodes: views.map((view) => view.node), at: (t) => views.forEach((view) => view.at(t)) };
 }
 
 function showViewer() {
   timeline.viewer = viewerOf(timeline.opened);
-  byId("viewer").replaceChildren(...(timeline.viewer ? [timeline.viewer.node] : []));
-  byId("viewer").hidden = !timeline.viewer;
+  byId("viewer").replaceChildren(...timeline.viewer.nodes);
+  byId("viewer").hidden = !timeline.viewer.nodes.length;
 }
 
 function openDemonstration(d, { focus = false } = {}) {
@@ -158,8 +166,9 @@ function openDemonstration(d, { focus = false } = {}) {
   timeline.at = Math.min(d.worst.start, d.length - 1);
   byId("timeline-name").replaceChildren(d.id);
   byId("timeline-facts").replaceChildren(chip(d), ...[
-    d.group, `${d.length} steps`, `mean ${number(d.mean)}`,
-    `worst segment ${number(d.worst.mean)}, steps ${d.worst.start}–${d.worst.stop - 1}`,
+    d.group, count(d.length, "step"), `mean ${number(d.mean)}`,
+    `worst segment ${number(d.worst.mean)}, ${
+      d.worst.stop - d.worst.start > 1 ? "steps" : "step"} ${stepRange(d.worst)}`,
   ].filter((text) => text !== null).map((text) => el("span", {}, text)));
   byId("leave-out").closest("label").hidden = d.set !== "noisy";
   byId("leave-out").checked = choice.excluded.has(d.index);
@@ -215,6 +224,6 @@ function startTimeline(first) {
   });
   onTheme(() => {
     showViewer();
-    timeline.viewer?.at(timeline.at);
+    timeline.viewer.at(timeline.at);
   });
 }
