@@ -51,10 +51,12 @@ def browser():
 class Opened:
     """A page and everything it complained about or asked for."""
 
-    def __init__(self, browser, path, **options):
+    def __init__(self, browser, path, *, charts=True, **options):
         options = {"viewport": {"width": 1280, "height": 640}, "color_scheme": "light"} | options
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
+        if not charts:  # none ever comes into sight: starting Plotly takes longer than most tests
+            self.page.add_init_script("IntersectionObserver.prototype.observe = () => {};")
         self.errors: list[str] = []
         self.asked: list[str] = []
         self.page.on(
@@ -119,7 +121,15 @@ def on_disk(record, tmp_path_factory):
 
 @pytest.fixture
 def page(browser, on_disk):
-    opened = Opened(browser, on_disk)
+    yield from _watched(Opened(browser, on_disk))
+
+
+@pytest.fixture
+def chartless(browser, on_disk):
+    yield from _watched(Opened(browser, on_disk, charts=False))
+
+
+def _watched(opened):
     yield opened
     opened.context.close()
     assert opened.errors == []
@@ -148,22 +158,22 @@ def test_summary_comes_first_and_every_chart_is_drawn(page, record):
     page.see_everything()
 
 
-def test_rows_are_sorted_by_what_is_clicked(page, record):
-    assert float(page.rows("mean")[0].replace("−", "-")) == pytest.approx(
+def test_rows_are_sorted_by_what_is_clicked(chartless, record):
+    assert float(chartless.rows("mean")[0].replace("−", "-")) == pytest.approx(
         means(record).min(), abs=0.006
     )
-    page.page.click("th.length button")
-    shortest = [int(text) for text in page.rows("length")]
+    chartless.page.click("th.length button")
+    shortest = [int(text) for text in chartless.rows("length")]
     assert shortest == sorted(lengths(record))[: len(shortest)]
-    page.page.click("th.length button")
-    longest = [int(text) for text in page.rows("length")]
+    chartless.page.click("th.length button")
+    longest = [int(text) for text in chartless.rows("length")]
     assert longest == sorted(lengths(record), reverse=True)[: len(longest)]
-    assert page.page.get_attribute("th.length", "aria-sort") == "descending"
-    page.page.click("th.id button")  # by name, numbers as numbers
-    assert page.rows("id")[:6] == [f"episode_{i}" for i in (0, 0, 1, 1, 2, 2)]
+    assert chartless.page.get_attribute("th.length", "aria-sort") == "descending"
+    chartless.page.click("th.id button")  # by name, numbers as numbers
+    assert chartless.rows("id")[:6] == [f"episode_{i}" for i in (0, 0, 1, 1, 2, 2)]
 
 
-def test_worst_segment_is_the_lowest_mean(page, record):
+def test_worst_segment_is_the_lowest_mean(chartless, record):
     scores = record.scores
     worst = []
     for start, stop in offsets_of(record):
@@ -171,28 +181,28 @@ def test_worst_segment_is_the_lowest_mean(page, record):
         worst.append(
             min(float(scores.optimality[start:stop][of == s].mean()) for s in np.unique(of))
         )
-    page.page.click("th.worst button")
-    shown = [float(text.split()[0].replace("−", "-")) for text in page.rows("worst")]
+    chartless.page.click("th.worst button")
+    shown = [float(text.split()[0].replace("−", "-")) for text in chartless.rows("worst")]
     assert shown == pytest.approx(sorted(worst)[: len(shown)], abs=0.006)
 
 
-def test_list_is_filtered_by_set_name_group_and_limits(page, record):
-    page.page.click("#filters label:has-text('Noisy')")
-    assert page.text("#count") == "60 of 80"
-    assert set(page.rows("set")) == {"noisy"}
-    page.page.fill("#search", "EPISODE_5")
-    assert page.text("#count") == "11 of 80"  # 5, 50 to 59
-    page.page.fill("#search", "operator b")
+def test_list_is_filtered_by_set_name_group_and_limits(chartless, record):
+    chartless.page.click("#filters label:has-text('Noisy')")
+    assert chartless.text("#count") == "60 of 80"
+    assert set(chartless.rows("set")) == {"noisy"}
+    chartless.page.fill("#search", "EPISODE_5")
+    assert chartless.text("#count") == "11 of 80"  # 5, 50 to 59
+    chartless.page.fill("#search", "operator b")
     with_b = [g == "operator B" for g in record.episodes.groups]
-    assert page.text("#count") == f"{sum(with_b[20:])} of 80"
-    page.page.fill("#search", "no such thing")
-    assert "No demonstration fits" in page.text("#rows")
-    page.page.fill("#search", "")
-    page.page.click(".limits summary")
-    page.page.get_by_label("Steps at least").fill("30")
-    page.page.get_by_label("Mean score at most").fill("0.1")
+    assert chartless.text("#count") == f"{sum(with_b[20:])} of 80"
+    chartless.page.fill("#search", "no such thing")
+    assert "No demonstration fits" in chartless.text("#rows")
+    chartless.page.fill("#search", "")
+    chartless.page.click(".limits summary")
+    chartless.page.get_by_label("Steps at least").fill("30")
+    chartless.page.get_by_label("Mean score at most").fill("0.1")
     fits = (lengths(record) >= 30) & (means(record) <= 0.1) & ~record.episodes.is_clean
-    assert page.text("#count") == f"{fits.sum()} of 80"
+    assert chartless.text("#count") == f"{fits.sum()} of 80"
     assert 0 < fits.sum() < 60
 
 
@@ -217,14 +227,14 @@ def test_a_click_opens_the_timeline(page, record):
     assert "7 of 0–" in page.text("#told")
 
 
-def test_the_frame_is_the_one_under_the_cursor(page, record):
-    page.page.click("#filters label:has-text('Noisy')")
-    page.page.click("th.id button")
-    page.page.locator("#rows td.id").first.click()
+def test_the_frame_is_the_one_under_the_cursor(chartless, record):
+    chartless.page.click("#filters label:has-text('Noisy')")
+    chartless.page.click("th.id button")
+    chartless.page.locator("#rows td.id").first.click()
     frames = record.frames["noisy/episode_0"]
     for step in (0, len(frames) - 1):
-        page.page.locator("#cursor").fill(str(step))
-        assert page.page.get_attribute("#viewer img", "src") == frames[step]
+        chartless.page.locator("#cursor").fill(str(step))
+        assert chartless.page.get_attribute("#viewer img", "src") == frames[step]
 
 
 def test_the_slider_counts_what_numpy_counts(page, record):
@@ -244,9 +254,9 @@ def test_the_slider_counts_what_numpy_counts(page, record):
     assert page.text("#threshold-value") == "0.61"
 
 
-def test_the_choice_that_is_downloaded(page, record):
-    page.slide(0.2)
-    first = page.download()
+def test_the_choice_that_is_downloaded(chartless, record):
+    chartless.slide(0.2)
+    first = chartless.download()
     assert first == {
         "format": "sdil-selection",
         "version": 1,
@@ -254,48 +264,50 @@ def test_the_choice_that_is_downloaded(page, record):
         "threshold": 0.2,
         "segments": kept_segments(record, 0.2),
     }
-    page.page.click("#filters label:has-text('Noisy')")
-    page.page.click("th.id button")
-    page.page.locator("#rows tr[data-place]").nth(2).locator("input").uncheck()
-    page.page.locator("#rows tr[data-place]").nth(4).locator("td.id").click()
-    page.page.check("#leave-out")
-    assert "2 left out by hand" in page.text("#outcome")
-    assert page.download()["segments"] == kept_segments(record, 0.2, without={22, 24})
-    page.page.uncheck("#leave-out")
-    assert page.download()["segments"] == kept_segments(record, 0.2, without={22})
+    chartless.page.click("#filters label:has-text('Noisy')")
+    chartless.page.click("th.id button")
+    chartless.page.locator("#rows tr[data-place]").nth(2).locator("input").uncheck()
+    chartless.page.locator("#rows tr[data-place]").nth(4).locator("td.id").click()
+    chartless.page.check("#leave-out")
+    assert "2 left out by hand" in chartless.text("#outcome")
+    assert chartless.download()["segments"] == kept_segments(record, 0.2, without={22, 24})
+    chartless.page.uncheck("#leave-out")
+    assert chartless.download()["segments"] == kept_segments(record, 0.2, without={22})
 
 
-def test_the_list_works_from_the_keyboard(page, record):
-    keys = page.page.keyboard
-    page.page.locator("#rows tr[tabindex='0']").focus()
+def test_the_list_works_from_the_keyboard(chartless, record):
+    keys = chartless.page.keyboard
+    chartless.page.locator("#rows tr[tabindex='0']").focus()
     order = np.argsort(means(record), kind="stable")
     focused = "document.activeElement.closest('tr').dataset.place"
     for _ in range(3):
         keys.press("ArrowDown")
     keys.press("ArrowUp")
-    assert page.page.evaluate(focused) == "2"
+    assert chartless.page.evaluate(focused) == "2"
     keys.press("Enter")
-    assert page.text("#timeline-name") == record.episodes.ids[order[2]]
+    assert chartless.text("#timeline-name") == record.episodes.ids[order[2]]
     keys.press("End")
-    assert page.page.evaluate(focused) == "79"
+    assert chartless.page.evaluate(focused) == "79"
     keys.press("PageUp")
     keys.press("Home")
-    assert page.page.evaluate(focused) == "0"
+    assert chartless.page.evaluate(focused) == "0"
     assert not record.episodes.is_clean[order[0]]
     keys.press("x")
-    assert "1 left out by hand" in page.text("#outcome")
-    assert page.page.evaluate(focused) == "0"
-    assert page.download()["segments"] == kept_segments(record, 0, without={int(order[0])})
-    page.page.locator("#rows tr[tabindex='0']").focus()
+    assert "1 left out by hand" in chartless.text("#outcome")
+    assert chartless.page.evaluate(focused) == "0"
+    assert chartless.download()["segments"] == kept_segments(record, 0, without={int(order[0])})
+    chartless.page.locator("#rows tr[tabindex='0']").focus()
     keys.press("x")
-    assert page.download()["segments"] == kept_segments(record, 0)
+    assert chartless.download()["segments"] == kept_segments(record, 0)
 
 
-def test_controls_can_be_reached_with_tab(page):
+def test_controls_can_be_reached_with_tab(chartless):
     found = set()
     for _ in range(60):
-        page.page.keyboard.press("Tab")
-        found.add(page.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+        chartless.page.keyboard.press("Tab")
+        found.add(
+            chartless.page.evaluate("document.activeElement.id || document.activeElement.tagName")
+        )
     assert {
         "theme",
         "threshold",
@@ -308,10 +320,12 @@ def test_controls_can_be_reached_with_tab(page):
     } <= found
 
 
-def test_a_scrolled_list_keeps_few_rows(page, record):
-    page.page.locator("#scroller").evaluate("(node) => { node.scrollTop = node.scrollHeight; }")
-    page.page.locator("#rows tr[data-place='79']").wait_for()
-    assert page.page.locator("#rows tr[data-place='0']").count() == 0
+def test_a_scrolled_list_keeps_few_rows(chartless, record):
+    chartless.page.locator("#scroller").evaluate(
+        "(node) => { node.scrollTop = node.scrollHeight; }"
+    )
+    chartless.page.locator("#rows tr[data-place='79']").wait_for()
+    assert chartless.page.locator("#rows tr[data-place='0']").count() == 0
 
 
 def test_light_and_dark(page):
@@ -366,18 +380,18 @@ def test_text_from_data_is_only_text(open_page):
     assert opened.errors == []
 
 
-def test_no_script_of_others_may_run(page):
-    policy = page.page.get_attribute("meta[http-equiv]", "content")
+def test_no_script_of_others_may_run(chartless):
+    policy = chartless.page.get_attribute("meta[http-equiv]", "content")
     assert "default-src 'none'" in policy
     scripts = policy.split("script-src")[1].split(";")[0]
     assert "unsafe" not in scripts
-    page.page.evaluate(
+    chartless.page.evaluate(
         "const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
         "document.head.append(s)"
     )
-    assert page.page.evaluate("window.ran") is None
-    assert any("Content Security Policy" in error for error in page.errors)
-    page.errors.clear()
+    assert chartless.page.evaluate("window.ran") is None
+    assert any("Content Security Policy" in error for error in chartless.errors)
+    chartless.errors.clear()
 
 
 def test_a_bare_record_has_a_page_too(open_page):
@@ -406,7 +420,7 @@ def test_a_record_without_noisy_demonstrations(open_page):
 def test_four_thousand_demonstrations(open_page):
     record = explanation(2000, 2000)
     assert len(render(record).encode()) < 15_000_000
-    opened = open_page(record)
+    opened = open_page(record, charts=False)
     assert opened.text("#count") == "4,000 of 4,000"
     assert opened.page.locator("#rows tr").count() < 60
     opened.page.fill("#search", "episode_1999")
