@@ -41,3 +41,89 @@ def episode(length: int, *, size: int = 3, n_actions: int = 4, seed: int = 0, **
 @pytest.fixture
 def make_episode():
     return episode
+
+
+@pytest.fixture
+def toy_record():
+    """A record made by hand: 2 clean and 2 noisy episodes in a corridor, 2 skills, 3 actions.
+
+    Skill 0 walks right, skill 1 walks left; the first noisy episode turns round halfway.
+    """
+    from sdil.explanation.record import (
+        Embedding,
+        Episodes,
+        Explanation,
+        FixedSkill,
+        Scores,
+        Skills,
+    )
+
+    walls = np.ones((3, 7), bool)
+    walls[1, 1:6] = False
+    pixel = (
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+        "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    columns = np.array([1, 2, 3, 4, 2, 3, 4, 1, 2, 3, 4, 3, 2, 4, 3])
+    moves = np.array([1, 1, 1, 0, 1, 1, 0, 1, 1, 1, -1, -1, -1, -1, -1])
+    right = moves >= 0
+    good = right.astype(np.int8)
+    good[3] = -1
+    return Explanation(
+        about={"title": "sdil on a corridor", "run": "runs/toy", "warnings": []},
+        action_names=["stay", "right", "left"],
+        episodes=Episodes(
+            ids=["a", "b", "a", "$x$ <script>"],
+            groups=[None, "g", None, None],
+            is_clean=np.array([True, True, False, False]),
+            offsets=np.array([0, 4, 7, 13, 15]),
+            actions=np.where(moves > 0, 1, np.where(moves < 0, 2, 0)),
+            good=good,
+            positions=np.column_stack([columns, np.ones(15, int)]),
+            moves=np.column_stack([moves, np.zeros(15, int)]),
+        ),
+        scores=Scores(
+            optimality=np.where(right, 0.6, -0.8).astype(np.float32),
+            segment=np.array([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0]),
+            skill=np.where(right, 0, 1),
+            parts={"likelihood": np.full(15, 0.5, np.float32)},
+            spread=np.full(15, 0.1, np.float32),
+        ),
+        skills=Skills(
+            clean_share=np.array([0.9, 0.1]),
+            noisy_share=np.array([0.4, 0.6]),
+            optimality=np.array([1.0, -1.0]),
+            action_probs=np.array([[0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]),
+        ),
+        walls=walls,
+        embeddings=[
+            Embedding("lambda 1", np.arange(10.0).reshape(5, 2), np.arange(5), np.eye(2)),
+            Embedding("lambda 0", np.arange(10.0).reshape(5, 2), np.arange(5), np.eye(2)),
+        ],
+        fixed_skills=[
+            FixedSkill(
+                0,
+                np.array([[1, 1, 1], [1, 1, 1], [2, 1, 0]]),
+                np.array([1, 2, 0]),
+                frames=[pixel],
+                moves=np.array([[1, 0], [1, 0], [0, 0]]),
+            ),
+            FixedSkill(1, np.zeros((0, 3), int), np.array([0, 0, 3]), moves=np.zeros((0, 2), int)),
+        ],
+        frames={"noisy/a": [pixel] * 3},
+        stability={
+            "runs": ["runs/toy", "runs/other"],
+            "agreement": [[1.0, 0.2], [0.2, 1.0]],
+            "accuracy": [[1.0, 0.5], [0.5, 1.0]],
+            "scores": [[1.0, None], [None, None]],
+            "matched": [[0, 1], [1, 0]],
+        },
+        studies={
+            "lambda": {
+                "x": [0, 0.1, 1],
+                "xlabel": "lambda",
+                "ylabel": "reward",
+                "series": {"SDIL": {"mean": [1, 2, 3], "low": [0, 1, 2], "high": [2, 3, 4]}},
+            }
+        },
+    )

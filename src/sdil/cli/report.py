@@ -76,6 +76,8 @@ def report(
     demos, truth = load_demonstrations(data), load_truth(data)
     where = env or about["environment"] or describe(data)["environment"]
     where = None if where == "none" else where
+    if len({each.resolve() for each in (run, *also)}) <= len(also):
+        raise InputError("--also takes other runs than the one to report on, each once")
     others = [load_policy(each) for each in compare]
     seeds = {str(each): load_policy(each) for each in also}
     curves = {} if studies is None else _curves(studies)

@@ -62,6 +62,11 @@ def explain(
     lambda 0; `also` are runs that differ in the seed, by name. A policy without skills has scores
     only. `environment` is a task's name or a Gymnasium id; None: the records alone.
     """
+    name = str(about.get("run", "this run"))
+    if also and name in also:
+        raise InputError(f"{name} is the run itself; compare it with others")
+    others = [_with_skills(each, "a run to compare with", demos) for each in compare]
+    seeds = {name: _with_skills(each, name, demos) for name, each in (also or {}).items()}
     tell = _Teller(4 + len(compare), on_progress)
     judged = _judge(policy, demos)
     optimality = np.concatenate([s.optimality for s in judged])
@@ -81,15 +86,14 @@ def explain(
         if isinstance(policy, HierarchicalPolicy):
             record["skills"] = skills = _skills(policy, judged, episodes)
             record["embeddings"] = []
-            for each in (policy, *compare):
+            for each in (policy, *others):
                 tell("embedding steps")
                 record["embeddings"].append(_embedding(each, demos, seed))
             tell("running each skill")
             if world is not None:
                 record["fixed_skills"] = _fixed_skills(policy, skills, world, seed)
-            if also:
-                name = str(about.get("run", "this run"))
-                record["stability"] = _stability(name, judged, also, demos)
+            if seeds:
+                record["stability"] = _stability(name, judged, seeds, demos)
                 _warn_of_change(record["about"]["warnings"], record["stability"])
         tell("drawing demonstrations")
         if world is not None:
@@ -121,6 +125,13 @@ def _judge(policy: Policy, demos: Demonstrations) -> list[StepScores]:
         )
     check_spaces(policy, demos.spaces)
     return policy.score(demos.all)
+
+
+def _with_skills(policy: Policy, name: str, demos: Demonstrations) -> HierarchicalPolicy:
+    if not isinstance(policy, HierarchicalPolicy):
+        raise InputError(f"{name}: {policy.learner} has no skills to compare with")
+    check_spaces(policy, demos.spaces)
+    return policy
 
 
 def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -> Episodes:
@@ -262,13 +273,10 @@ def _skills(policy: HierarchicalPolicy, judged: list[StepScores], episodes: Epis
     )
 
 
-def _embedding(policy: Policy, demos: Demonstrations, seed: int) -> Embedding:
+def _embedding(policy: HierarchicalPolicy, demos: Demonstrations, seed: int) -> Embedding:
     """Some steps and all prototypes in one plane (paper, Fig. 10)."""
     from sklearn.manifold import TSNE
 
-    if not isinstance(policy, HierarchicalPolicy):
-        raise InputError(f"{policy.learner} has no skills to compare with")
-    check_spaces(policy, demos.spaces)
     everything = demos.all
     n = min(_SAMPLE, everything.n_steps)
     rng = np.random.default_rng(seed)
@@ -325,13 +333,12 @@ def _fixed_skill(
 
 
 def _stability(
-    name: str, judged: list[StepScores], also: Mapping[str, Policy], demos: Demonstrations
+    name: str,
+    judged: list[StepScores],
+    also: Mapping[str, HierarchicalPolicy],
+    demos: Demonstrations,
 ) -> dict[str, Any]:
-    by_run = {name: judged}
-    for other, policy in also.items():
-        if not isinstance(policy, HierarchicalPolicy):
-            raise InputError(f"{other}: {policy.learner} has no skills to compare with")
-        by_run[other] = _judge(policy, demos)
+    by_run = {name: judged, **{other: p.score(demos.all) for other, p in also.items()}}
     return compare_runs(
         {
             run: np.concatenate([s.skill for s in j if s.skill is not None])

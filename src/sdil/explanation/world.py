@@ -25,7 +25,7 @@ from sdil.trajectories import Trajectory
 
 LONGEST_WALK = 100  # steps; a skill held fixed has no reason to end
 _WALKS_STEPPED = 5  # per skill, where there is no table: stepping an environment takes long
-_FRAME_SIZE = 160  # pixels at the most, either way
+_FRAME_SIZE = 192  # pixels at the most, either way
 _COLOURS = 16
 
 
@@ -56,8 +56,9 @@ class World:
         self.table: Table | None = table_of(env)
         self.plan: FloorPlan | None = _offered(env, "floor_plan")
         self.action_names: list[str] | None = _offered(env, "action_names")
-        if hasattr(env.unwrapped, "tile_size"):  # MiniGrid: draw it small at once
-            env.unwrapped.tile_size = max(8, _FRAME_SIZE // env.unwrapped.width)
+        inner: Any = env.unwrapped
+        if hasattr(inner, "tile_size"):  # MiniGrid: draw it small at once, the view not marked
+            inner.tile_size, inner.highlight = max(8, _FRAME_SIZE // inner.width), False
         self._drawn: dict[int, str] = {}
 
     def close(self) -> None:
@@ -102,7 +103,8 @@ class World:
     def _walk_environment(
         self, policy: HierarchicalPolicy, skill: int, seed: int, rng: Any, *, draw: bool
     ) -> Walk:
-        env, taken, frames = self.env, [], []
+        env, frames = self.env, []
+        taken: list[int] = []
         fixed = np.array([skill])
         seen = [np.asarray(env.reset(seed=seed)[0])]
         terminated = truncated = False
