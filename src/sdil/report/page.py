@@ -84,8 +84,8 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             "optimality": _pack(scores.optimality),
             "segment": _pack(scores.segment),
             "skill": _pack(scores.skill),
-            "parts": {name: _pack(np.float32(part)) for name, part in scores.parts.items()},
-            "spread": _pack(None if scores.spread is None else np.float32(scores.spread)),
+            "parts": {name: _pack(part.astype(np.float32)) for name, part in scores.parts.items()},
+            "spread": _pack(None if scores.spread is None else scores.spread.astype(np.float32)),
         },
         "skills": None
         if skills is None
@@ -103,7 +103,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         "embeddings": [
             {
                 "label": e.label,
-                "points": _pack(np.float32(e.points)),
+                "points": _pack(e.points.astype(np.float32)),
                 "steps": _pack(e.steps),
                 "prototypes": e.prototypes,
             }

@@ -130,6 +130,37 @@ function chart(node, label, build) {
   return node;
 }
 
+// Charts that follow the choice do so once it rests, and only in sight: a slider must not wait.
+const followers = new Map();
+const late = new Set();
+const inSight = new Set();
+const sight = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) inSight.add(target); else inSight.delete(target);
+  }
+  catchUp();
+});
+
+function catchUp() {
+  for (const node of late) {
+    if (!inSight.has(node)) continue;
+    late.delete(node);
+    if (drawn.has(node)) followers.get(node)();
+  }
+}
+
+function follow(node, update) {
+  followers.set(node, update);
+  sight.observe(node);
+}
+
+let resting = null;
+function followChoice() {
+  for (const node of followers.keys()) late.add(node);
+  clearTimeout(resting);
+  resting = setTimeout(catchUp, 120);
+}
+
 const redraw = (node) => {
   if (drawn.has(node)) drawChart(node, drawn.get(node));
 };

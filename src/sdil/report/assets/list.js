@@ -231,7 +231,7 @@ function startList() {
     open(list.shown[list.active]);
   });
   new ResizeObserver(drawRows).observe(scroller);
-  onChoice.push(drawRows);
+  onExcluded.push(drawRows);
   onTheme(drawRows);
   refresh();
 }

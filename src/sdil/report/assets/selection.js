@@ -3,6 +3,7 @@
 const choice = { threshold: 0, excluded: new Set() };
 const noisyOnes = demonstrations.filter((d) => d.set === "noisy");
 const onChoice = [];
+const onExcluded = [];
 
 // Scores are compared in their own precision, as numpy does: 0.7 keeps a score stored as 0.7.
 const limit = () =>
@@ -70,6 +71,7 @@ function selection() {
 function showOutcome() {
   const sum = tally();
   byId("threshold-value").textContent = number(choice.threshold);
+  byId("mark").style.setProperty("--at", (choice.threshold + 1) / 2);
   byId("threshold").setAttribute("aria-valuetext", number(choice.threshold));
   const out = choice.excluded.size;
   byId("outcome").replaceChildren(...[
@@ -87,22 +89,18 @@ function showOutcome() {
   byId("download").disabled = sum.steps === 0;
 }
 
-// Counts change at once; charts follow in the next frame.
-let asked = false;
+// Counts change at once; charts follow.
 function changeChoice() {
   showOutcome();
-  if (asked) return;
-  asked = true;
-  requestAnimationFrame(() => {
-    asked = false;
-    for (const follow of onChoice) follow();
-  });
+  for (const tell of onChoice) tell();
+  followChoice();
 }
 
 function setExcluded(d, out) {
   if (d.set !== "noisy") return;
   if (out) choice.excluded.add(d.index); else choice.excluded.delete(d.index);
   changeChoice();
+  for (const tell of onExcluded) tell();
 }
 
 function download() {
@@ -141,14 +139,8 @@ function histogram() {
     traces, barmode: "overlay", bargap: 0.06, margin: { l: 44, r: 12, t: 36, b: 30 },
     xaxis: { range: [-1, 1], automargin: false, dtick: 0.5 },
     yaxis: { tickformat: ".0%", automargin: false },
-    shapes: [thresholdLine()],
   };
 }
-
-const thresholdLine = () => ({
-  type: "line", x0: choice.threshold, x1: choice.threshold, y0: 0, y1: 1, yref: "paper",
-  line: { color: scheme().text, width: 2, dash: "dot" },
-});
 
 // Noisy steps whose truth is known, best score first.
 const judgedSteps = () => {
@@ -224,15 +216,11 @@ function startSelection() {
   const slider = byId("threshold");
   const box = byId("histogram");
   chart(box, "Histogram of scores, clean and noisy", histogram);
-  onChoice.push(() => {
-    if (drawn.has(box)) Plotly.relayout(box, { shapes: [thresholdLine()] });
-  });
   if (knowsTruth) {
     const compared = chartPanel("Precision and recall", "Against the truth, on noisy steps. The dot "
       + "is the threshold above.", "Precision and recall of the scores", precisionRecall());
-    onChoice.push(() => {
-      const node = compared.querySelector(".chart");
-      if (!drawn.has(node)) return;
+    const node = compared.querySelector(".chart");
+    follow(node, () => {
       const sum = tally();
       Plotly.restyle(node, { x: [[sum.hits / sum.good]],
         y: [[sum.judged ? sum.hits / sum.judged : null]] }, [2]);

@@ -45,11 +45,6 @@ function ribbonShapes(d, rows) {
   return { shapes, annotations };
 }
 
-const cursorLine = () => ({
-  type: "line", x0: timeline.at, x1: timeline.at, y0: 0, y1: 1, yref: "paper",
-  line: { color: scheme().text, width: 1.5 },
-});
-
 const keepLine = () => ({
   type: "line", x0: 0, x1: 1, xref: "paper", y0: choice.threshold, y1: choice.threshold,
   line: { color: scheme().muted, width: 1, dash: "dot" },
@@ -59,7 +54,7 @@ function timelineShapes(d) {
   const rows = ribbons(d);
   const { shapes, annotations } = ribbonShapes(d, rows);
   return { rows, annotations,
-    shapes: [cursorLine(), ...(d.set === "noisy" ? [keepLine()] : []), ...shapes] };
+    shapes: [...(d.set === "noisy" ? [keepLine()] : []), ...shapes] };
 }
 
 function timelineChart() {
@@ -132,12 +127,7 @@ function moveCursor(t) {
   byId("told").replaceChildren(...told(d, timeline.at).flatMap(([name, value]) => [
     el("div", {}, el("dt", {}, name), el("dd", {}, value))]));
   timeline.viewer.at(timeline.at);
-  const box = byId("timeline-chart");
-  if (drawn.has(box)) {
-    requestAnimationFrame(() => Plotly.relayout(box, {
-      "shapes[0].x0": timeline.at, "shapes[0].x1": timeline.at,
-    }));
-  }
+  byId("cursor-line").style.setProperty("--at", (timeline.at + 0.5) / d.length);
 }
 
 // What there is to look at: the way on the map, the rendered frame, both or nothing.
@@ -202,7 +192,7 @@ function startTimeline(first) {
           setExcluded(timeline.opened, event.target.checked);
         },
       }), "Leave this one out")),
-    box,
+    el("div", { class: "plot" }, box, el("i", { class: "mark", id: "cursor-line" })),
     el("input", { type: "range", id: "cursor", min: 0, value: 0, "aria-label": "Step",
       oninput(event) { moveCursor(Number(event.target.value)); } }),
     el("div", { class: "under" }, el("div", { id: "viewer" }), el("dl", { class: "told", id: "told" })),
@@ -214,11 +204,13 @@ function startTimeline(first) {
     box.on("plotly_hover", follow);
     box.on("plotly_click", follow);
   });
-  onChoice.push(() => {
+  onChoice.push(() => moveCursor(timeline.at));
+  onExcluded.push(() => {
+    byId("leave-out").checked = choice.excluded.has(timeline.opened.index);
+  });
+  follow(box, () => {
     const d = timeline.opened;
-    byId("leave-out").checked = choice.excluded.has(d.index);
-    moveCursor(timeline.at);
-    if (d.set !== "noisy" || !drawn.has(box)) return;
+    if (d.set !== "noisy") return;
     const { shapes, annotations } = timelineShapes(d);
     Plotly.relayout(box, { shapes, annotations });
   });
