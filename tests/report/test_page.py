@@ -252,6 +252,12 @@ def test_the_slider_counts_what_numpy_counts(page, record):
             "#outcome-truth"
         )
     assert page.text("#threshold-value") == "0.61"
+    page.see_everything()  # charts catch up when they are seen
+    recall = (kept & good).sum() / (noisy & good).sum()
+    page.page.wait_for_function(
+        "(x) => Math.abs(document.querySelector('#truth-panels .chart').data[2].x[0] - x) < 1e-9",
+        arg=float(recall),
+    )
 
 
 def test_the_choice_that_is_downloaded(chartless, record):
@@ -343,6 +349,7 @@ def test_light_and_dark(page):
     assert (page.page.evaluate(ground), page.page.evaluate(colour)) == light
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_window(page):
     page.see_everything()
     page.page.click("#details summary")

@@ -9,7 +9,8 @@ function preference() {
   const names = skillOrder.map((k) => `${k}`);
   const bars = (values, name, color) => ({
     type: "bar", name, x: names, y: skillOrder.map((k) => values[k]), marker: { color },
-    hovertemplate: `skill %{x}, ${name}: %{y:.1%}<extra></extra>`,
+    text: skillOrder.map((k) => number(record.skills.optimality[k])), textposition: "none",
+    hovertemplate: `skill %{x}, ${name}: %{y:.1%}; its score: %{text}<extra></extra>`,
   });
   return {
     traces: [bars(clean, "clean", scheme().clean), bars(noisy, "noisy", scheme().noisy)],
