@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from sdil import InputError
 from sdil.report.arrows import Arrow, cell_arrows
+from sdil.report.canvas import colour_actions, colour_of, signed
 from sdil.report.figures import (
     against_truth,
     embeddings,
@@ -49,6 +50,10 @@ def test_majority_arrows_in_a_hand_made_world():
     assert cell_arrows(positions, np.zeros_like(moves)) == []
 
 
+def test_numbers_with_a_sign():
+    assert [signed(0.126), signed(-0.5, 1), signed(-0.001)] == ["+0.13", "−0.5", "+0.00"]
+
+
 def test_preference_bars_are_the_shares(toy_record):
     (ax,) = preference(toy_record).axes
     heights = [[bar.get_height() for bar in bars] for bars in ax.containers]
@@ -76,6 +81,16 @@ def test_skills_held_fixed_on_a_map_and_without_one(toy_record):
     clips = fixed_skills(replace(toy_record, walls=None))
     assert sum(bool(ax.images) for ax in clips.axes) == 1
     assert {"67%", "33%", "100%"} <= set(texts(clips))
+
+
+def test_of_many_actions_the_commonest_have_a_colour_of_their_own():
+    few, colours = colour_actions(np.array([5, 0, 3]))
+    assert few == [0, 2]
+    assert colours[2] == colour_of(2)
+    many, colours = colour_actions(np.arange(25))
+    assert many == list(range(18, 25))
+    assert len(set(colours)) == 8
+    assert set(colours[:18]) == {colour_of(7)}
 
 
 def test_embeddings_are_in_order_of_lambda(toy_record):

@@ -98,6 +98,34 @@ def colour_of(number: int) -> Any:
     return tuple(colour if number < len(_OKABE_ITO) else 0.55 * colour + 0.45)
 
 
+def colour_actions(counts: Array) -> tuple[list[int], list[Any]]:
+    """The actions worth a colour of their own, and the colour of every action.
+
+    `counts` says how often each is taken. (A,) Of more than eight, the seven commonest have one,
+    and the others share the last.
+    """
+    if len(counts) <= len(_OKABE_ITO):
+        named = np.flatnonzero(counts > 0.005 * counts.sum())
+        return named.tolist(), [colour_of(a) for a in range(len(counts))]
+    named = np.sort(np.argsort(-counts, kind="stable")[: len(_OKABE_ITO) - 1])
+    named = named[counts[named] > 0]
+    colours = [colour_of(len(_OKABE_ITO) - 1)] * len(counts)
+    for rank, action in enumerate(named):
+        colours[action] = colour_of(rank)
+    return named.tolist(), colours
+
+
+def action_legend(
+    figure: Figure, names: Sequence[str], counts: Array, title: str | None = None
+) -> None:
+    """What the colours of `colour_actions` stand for."""
+    named, colours = colour_actions(counts)
+    labels, shown = [names[a] for a in named], [colours[a] for a in named]
+    if len(counts) > len(_OKABE_ITO) and counts.sum() > counts[named].sum():
+        labels, shown = [*labels, "others"], [*shown, colour_of(len(_OKABE_ITO) - 1)]
+    colour_legend(figure, labels, shown, title)
+
+
 def ink_on(colour: Any) -> str:
     """Black or white, whichever reads better on a colour."""
     from matplotlib.colors import to_rgb
@@ -174,7 +202,7 @@ def colour_legend(
 
 def signed(value: float, digits: int = 2) -> str:
     """A number with its sign, as Matplotlib writes those of an axis."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return f"{round(float(value), digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
 @contextmanager

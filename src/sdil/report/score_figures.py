@@ -30,6 +30,8 @@ from sdil.report.canvas import (
 )
 from sdil.spaces import Array
 
+_MANY = 150  # segments between which no lines are drawn: they would hide them
+
 
 @styled
 def timeline(record: Explanation, name: str) -> Figure:
@@ -121,15 +123,25 @@ def _ribbons(record: Explanation, steps: slice) -> list[tuple[str, list[object],
 
 def _draw_ribbon(ax: Axes, colours: list[object], texts: list[str]) -> None:
     """A cell per step; a run of the same text is labelled where there is room."""
+    from matplotlib.colors import to_rgb
+
     n = len(texts)
-    ax.bar(np.arange(n) + 0.5, 1, 1, color=colours, lw=0)
+    rgb = np.array([to_rgb(c) for c in colours])[None]  # type: ignore[arg-type]  # (1, n, 3)
+    ax.pcolormesh(np.arange(n + 1), (0, 1), rgb)
     edges = [0, *[i for i in range(1, n) if texts[i] != texts[i - 1]], n]
+    if len(edges) < _MANY:
+        ax.vlines(edges, 0, 1, color="white", lw=0.8)
     for start, stop in pairwise(edges):
-        ax.axvline(start, color="white", lw=0.8)
         if (stop - start) / n > 0.011 * len(texts[start]) + 0.006:
-            ink = ink_on(colours[start])
-            middle = (start + stop) / 2
-            ax.text(middle, 0.48, texts[start], ha="center", va="center", fontsize=7.5, color=ink)
+            ax.text(
+                (start + stop) / 2,
+                0.48,
+                texts[start],
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                color=ink_on(colours[start]),
+            )
     ax.set(ylim=(0, 1), yticks=[])
     for spine in ax.spines.values():
         spine.set_visible(False)

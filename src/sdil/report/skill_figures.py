@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +19,8 @@ from sdil.report.canvas import (
     INK,
     NOISY,
     STRIP,
+    action_legend,
+    colour_actions,
     colour_legend,
     colour_of,
     draw_walls,
@@ -120,34 +122,34 @@ def _skill_clips(record: Explanation) -> Figure:
     """The same for a task without a map: what it does how often, and how that looks."""
     skills, rows = _need(record.skills), record.fixed_skills
     shares = np.stack([f.action_counts / max(1, f.action_counts.sum()) for f in rows])  # (K, A)
-    shown = np.flatnonzero(shares.max(0) > 0.005)
+    counts = np.sum([f.action_counts for f in rows], 0)  # (A,)
+    colours = colour_actions(counts)[1]
     strip = any(f.frames for f in rows)
     figure = Figure(figsize=(9.0 if strip else 4.5, 0.9 * len(rows) + 0.9))
     grid = figure.add_gridspec(len(rows), STRIP + 4 if strip else 4, wspace=0.05)
     for row, fixed in enumerate(rows):
         ax = figure.add_subplot(grid[row, :4])
-        _draw_shares(ax, shares[row], shown)
+        _draw_shares(ax, shares[row], colours)
         ax.set_title(_ranked(skills, fixed.skill), fontsize=8.5, pad=1)
         for column, i in enumerate(spread_out(len(fixed.frames), STRIP)):
             cell = figure.add_subplot(grid[row, 4 + column])
             show_frame(cell, fixed.frames[i])
             if row == 0:
                 cell.set_title(f"step {i}", fontsize=7.5, fontweight="normal", loc="center", pad=2)
-    colour_legend(
+    action_legend(
         figure,
-        [record.action_names[a] for a in shown],
-        [colour_of(int(a)) for a in shown],
+        record.action_names,
+        counts,
         "Actions with the skill held fixed"
         + (", and the beginning of one episode" if strip else ""),
     )
     return figure
 
 
-def _draw_shares(ax: Axes, shares: Array, shown: Array) -> None:
+def _draw_shares(ax: Axes, shares: Array, colours: list[Any]) -> None:
     """How often each action is taken, as one bar of 100%."""
     left = 0.0
-    for action in shown.tolist():
-        share, colour = float(shares[action]), colour_of(action)
+    for share, colour in zip(shares.tolist(), colours, strict=True):
         ax.barh(0, share, 0.62, left, color=colour, ec="white", lw=0.6)
         if share > 0.07:
             ax.text(
@@ -168,24 +170,24 @@ def _draw_shares(ax: Axes, shares: Array, shown: Array) -> None:
 @styled
 def embeddings(record: Explanation) -> Figure:
     """t-SNE of transition embeddings by action, with the skill prototypes (Fig. 10)."""
-    figure, axes = panels(len(record.embeddings), 3, 3.7, 3.7)
-    used: set[int] = set()
+    figure, axes = panels(
+        len(record.embeddings), 3, 3.7 if len(record.embeddings) > 1 else 5.2, 3.9
+    )
+    counts = np.bincount(record.episodes.actions, minlength=len(record.action_names))
+    colours = np.array(colour_actions(counts)[1])
     for ax, embedding in zip(axes, sorted(record.embeddings, key=lambda e: e.label), strict=True):
-        actions = record.episodes.actions[embedding.steps]
-        used |= set(np.unique(actions).tolist())
-        _draw_embedding(ax, embedding, actions)
-    colour_legend(
+        _draw_embedding(ax, embedding, colours[record.episodes.actions[embedding.steps]])
+    action_legend(
         figure,
-        [record.action_names[a] for a in sorted(used)],
-        [colour_of(a) for a in sorted(used)],
+        record.action_names,
+        counts,
         "t-SNE of steps by action; numbered diamonds are skill prototypes",
     )
     return figure
 
 
-def _draw_embedding(ax: Axes, embedding: Embedding, actions: Array) -> None:
+def _draw_embedding(ax: Axes, embedding: Embedding, colours: Array) -> None:
     points, skills = embedding.points, embedding.prototypes
-    colours = [colour_of(int(a)) for a in actions]
     ax.scatter(points[:, 0], points[:, 1], s=7, c=colours, alpha=0.75, lw=0, rasterized=True)
     for k, (x, y) in enumerate(skills):  # a later one covers an earlier one whole
         ax.plot(x, y, "D", ms=9.5, mfc="white", mec=INK, mew=1.1, zorder=3 + k)
