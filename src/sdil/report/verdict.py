@@ -1,0 +1,80 @@
+"""What a report says first, in plain words: what was trained, how good, how sure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WRONG, CHANCE, FAIR, GOOD = 0.45, 0.6, 0.75, 0.9
+"""The AUROC under which scores mislead, are chance, often wrong, fairly good."""
+
+
+def verdict(about: dict[str, Any]) -> list[dict[str, str]]:
+    """Sentences as {"tone": "plain" | "good" | "doubt", "text": ...}, most important first."""
+    sentences = [_trained(about), _acts(about), *_judges(about)]
+    warnings = [str(text) for text in about.get("warnings") or []]
+    # the AUROC has its sentence already
+    sentences += [("doubt", _sentence(text)) for text in warnings if "AUROC" not in text]
+    return [{"tone": tone, "text": text} for tone, text in sentences]
+
+
+def _trained(about: dict[str, Any]) -> tuple[str, str]:
+    learner = str(about.get("learner") or "The policy").upper()
+    clean, noisy = about.get("n_clean"), about.get("n_noisy")
+    counts = "demonstrations" if clean is None else f"{clean:,} trusted (clean)"
+    if noisy:
+        counts += f" and {noisy:,} doubtful (noisy) demonstrations"
+    elif clean is not None:
+        counts += " demonstrations and no doubtful ones"
+    of = f" of {about['task']}" if about.get("task") else ""
+    seed = "" if about.get("seed") is None else f", with seed {about['seed']}"
+    return "plain", f"{learner} learned from {counts}{of}{seed}."
+
+
+def _acts(about: dict[str, Any]) -> tuple[str, str]:
+    result = about.get("evaluation")
+    if not result or result.get("reward_mean") is None:
+        return "plain", "It was not run in an environment: how well it acts is not known here."
+    count = f" {result['n_episodes']:,} episodes" if result.get("n_episodes") else " its episodes"
+    where = f" of {about['environment']}" if about.get("environment") else ""
+    return (
+        "plain",
+        f"Reward and success are measured over{count}{where}. The intervals hold for this one "
+        "training run: another seed may differ by more.",
+    )
+
+
+def _judges(about: dict[str, Any]) -> list[tuple[str, str]]:
+    truth = about.get("truth")
+    if not truth or truth.get("auroc") is None:
+        return [
+            (
+                "doubt",
+                "Which steps are truly good is not known for this data, so the scores cannot be "
+                "verified here. Look at some timelines before you drop anything.",
+            )
+        ]
+    auroc = truth["auroc"]
+    figures = f"(AUROC {auroc:.2f}; 0.5 is chance, 1 is perfect)"
+    if auroc < WRONG:
+        said = ("doubt", f"These scores mislead on this data: bad steps tend to score higher than "
+                f"good ones {figures}. Do not drop demonstrations on their word.")  # fmt: skip
+    elif auroc < CHANCE:
+        said = ("doubt", f"These scores are little better than chance on this data {figures}: do "
+                "not drop demonstrations on their word.")  # fmt: skip
+    elif auroc < FAIR:
+        said = ("doubt", f"The scores tell good steps from bad ones better than chance, but are "
+                f"often wrong {figures}.")  # fmt: skip
+    elif auroc < GOOD:
+        said = ("good", f"The scores tell good steps from bad ones fairly well {figures}.")
+    else:
+        said = ("good", f"The scores tell good steps from bad ones very well {figures}.")
+    skill = truth.get("brier_skill")
+    if skill is not None and skill <= 0 and auroc >= CHANCE:
+        return [said, ("doubt", "Trust the order of the scores, not their size: read as "
+                       "probabilities they are no better than one fixed guess.")]  # fmt: skip
+    return [said]
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

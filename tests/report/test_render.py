@@ -1,0 +1,107 @@
+"""What the page is made of, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+from synthetic import explanation
+
+from sdil.errors import InputError
+from sdil.report.page import _in_json, _pack, render
+from sdil.report.verdict import verdict
+
+
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_scores_travel_exactly():
+    record = explanation(3, 5)
+    packed = data_of(render(record))["scores"]["optimality"]
+    sent = np.frombuffer(base64.b64decode(packed["data"]), "<" + packed["type"])
+    assert (sent == record.scores.optimality).all()
+    finer = record.scores.optimality.astype(np.float64) + 1e-12
+    packed = _pack(finer)
+    assert packed["type"] == "f8"
+    assert (np.frombuffer(base64.b64decode(packed["data"]), "<f8") == finer).all()
+
+
+@pytest.mark.parametrize(
+    ("array", "name"),
+    [
+        (np.array([True, False]), "i1"),
+        (np.array([-1, 127]), "i1"),
+        (np.array([128]), "i2"),
+        (np.array([40_000], np.uint32), "i4"),
+        (np.array([0.5, np.nan]), "f4"),
+        (np.array([0.1]), "f8"),
+    ],
+)
+def test_arrays_take_the_smallest_type_that_is_exact(array, name):
+    assert _pack(array)["type"] == name
+
+
+def test_numbers_too_large_for_a_page_are_refused():
+    with pytest.raises(InputError, match="too large"):
+        _pack(np.array([2**40]))
+
+
+def test_json_cannot_leave_its_element_and_comes_back_whole():
+    value = {"</script>": ["<!--", "a & b", "\u2028\u2029", "\udc80", "ä"], "n": [np.nan, np.inf]}
+    text = _in_json(value | {"array": np.arange(2), "one": np.float32(0.5)})
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == {
+        "</script>": ["<!--", "a & b", "\u2028\u2029", "\udc80", "ä"],
+        "n": [None, None],
+        "array": [0, 1],
+        "one": 0.5,
+    }
+
+
+def test_the_page_names_nothing_outside_itself():
+    page = render(explanation(2, 3))
+    head = page[: page.index('id="plotly"')]
+    assert not re.search(r'(src|href)="(?!#|data:)', head)
+    assert "{{" not in head
+    assert page.count("<script") - page.count('"<script') >= 3
+
+
+@pytest.mark.parametrize(
+    ("auroc", "tone", "words"),
+    [
+        (0.3, "doubt", "mislead"),
+        (0.55, "doubt", "little better than chance"),
+        (0.7, "doubt", "often wrong"),
+        (0.8, "good", "fairly well"),
+        (0.95, "good", "very well"),
+        (None, "doubt", "cannot be verified here"),
+    ],
+)
+def test_how_good_the_scores_are_is_said_in_words(auroc, tone, words):
+    said = verdict({"truth": {"auroc": auroc}})
+    assert [s["tone"] for s in said if words in s["text"]] == [tone]
+
+
+def test_warnings_become_sentences_and_nothing_is_said_twice():
+    about = {"truth": {"auroc": 0.4}, "warnings": ["two skills are dead", "bad (AUROC 0.40)"]}
+    texts = [s["text"] for s in verdict(about)]
+    assert texts[-1] == "Two skills are dead."
+    assert sum("AUROC" in text for text in texts) == 1
+
+
+def test_scores_that_are_no_probabilities_are_called_so():
+    def of(skill):
+        return " ".join(s["text"] for s in verdict({"truth": {"auroc": 0.8, "brier_skill": skill}}))
+
+    assert "not their size" in of(-0.2)
+    assert "not their size" not in of(0.2)
+
+
+def test_what_is_not_known_is_said():
+    texts = " ".join(s["text"] for s in verdict({}))
+    assert "how well it acts is not known" in texts
+    assert "cannot be verified" in texts
