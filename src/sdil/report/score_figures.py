@@ -126,7 +126,7 @@ def _draw_ribbon(ax: Axes, colours: list[object], texts: list[str]) -> None:
     from matplotlib.colors import to_rgb
 
     n = len(texts)
-    rgb = np.array([to_rgb(c) for c in colours])[None]  # type: ignore[arg-type]  # (1, n, 3)
+    rgb = np.array([to_rgb(c) for c in colours])[None]
     ax.pcolormesh(np.arange(n + 1), (0, 1), rgb)
     edges = [0, *[i for i in range(1, n) if texts[i] != texts[i - 1]], n]
     if len(edges) < _MANY:
