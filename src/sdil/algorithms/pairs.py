@@ -149,7 +149,7 @@ def draw_pairs(
 
 
 def _pick(values: Tensor, positions: Tensor) -> Tensor:
-    """`values[positions]`, several times faster. (B,) and (B, P) to (B, P)"""
+    """`values[positions]`, by the faster `index_select`. (B,) and (B, P) to (B, P)"""
     return values.index_select(0, positions.flatten()).view(positions.shape)
 
 
