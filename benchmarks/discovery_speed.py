@@ -122,7 +122,7 @@ def _parts(discovery: Discovery) -> dict[str, float]:
     s, model, T = discovery.settings, discovery.model, discovery.T
     index = discovery._batches(1)[0]
     batch, random = discovery._batch(index), discovery._draw(len(index), by_embedding=True)
-    embeddings = model.encoder(batch.window, batch.following).detach()
+    embeddings = model.encoder.body(batch.features).detach()
     near, far = round(len(index) * s.nearest), round(len(index) * s.farthest)
 
     def pairs() -> torch.Tensor:
@@ -142,17 +142,17 @@ def _parts(discovery: Discovery) -> dict[str, float]:
         discovery.optimisation.descend(total(terms))
 
     def compatibility() -> None:
-        T(batch.window.state, batch.actions, chosen, model.g.prototypes, partners).sum().backward()
+        T(batch.steps, chosen, model.g.prototypes, partners).sum().backward()
 
     def act() -> None:
-        model.pi_low(batch.window.state, skills).sum().backward()
+        model.pi_low.act(batch.states, skills).sum().backward()
 
     update()
     return {
         "whole update": _ms(update),
         "gather the batch": _ms(lambda: discovery._batch(index)),
         "f_bi, forward and backward": _ms(
-            lambda: model.encoder(batch.window, batch.following).sum().backward()
+            lambda: model.encoder.body(batch.features).sum().backward()
         ),
         "pi_low, forward and backward": _ms(act),
         "pairs": _ms(pairs),

@@ -372,11 +372,12 @@ def test_many_seeds_can_be_trained_at_once_with_vmap(demos, by_embedding):
         torch.stack([getattr(r, name) for r in randoms])
         for name in ("gumbel", "positive", "negative")
     ]
+    for i, alone in enumerate(losses):
+        alone(found[i]._batch(indices[i]), randoms[i]).backward()
     together = torch.func.vmap(torch.func.grad(loss))(
         weights, buffers, torch.stack(indices), *drawn
     )
     for i, alone in enumerate(losses):
-        alone(found[i]._batch(indices[i]), randoms[i]).backward()
         for name, weight in alone.named_parameters():
             torch.testing.assert_close(together[name][i], weight.grad)
 

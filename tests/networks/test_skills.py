@@ -55,9 +55,9 @@ def test_the_split_layer_of_T_equals_one_plain_layer():
     prototypes = torch.randn(7, 4)
     chosen = torch.nn.functional.one_hot(torch.tensor([0, 6, 3, 3, 1, 2]), 7).float()
     partners = torch.randint(6, (6, 10))
-    found = T(states, actions, chosen, prototypes, partners)
-    weight = torch.cat([T.of_step.weight, T.of_skill.weight], 1)
     one_hot = torch.nn.functional.one_hot(actions, 3).float()
+    found = T(torch.cat([states, one_hot], 1), chosen, prototypes, partners)
+    weight = torch.cat([T.of_step.weight, T.of_skill.weight], 1)
     for t in range(6):
         for j in range(10):
             skill = prototypes[chosen[partners[t, j]].argmax()]

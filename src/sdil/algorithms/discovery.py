@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,9 +25,10 @@ from sdil.algorithms.optimality import skill_scores, step_scores
 from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
 from sdil.algorithms.training import Optimisation, Sums, refuse_divergence, total
 from sdil.demonstrations import Demonstrations
+from sdil.networks.encoders import RecordedFeatures
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
-from sdil.windows import Window, Windows, as_tensor, varying_inputs
+from sdil.windows import Windows, as_tensor, varying_inputs
 
 if TYPE_CHECKING:
     from sdil.algorithms.sdil import SDIL
@@ -46,6 +48,7 @@ class TrainingSteps:
         """The entries of an observation that are not the same throughout: the others can teach
         nothing, and cost time. (I,)"""
         self.windows = Windows(everything, settings.look_back, self.inputs)
+        self.actions = self.windows.actions[self.windows.steps]  # (N,)
         self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
         self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
         self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
@@ -63,8 +66,12 @@ class TrainingSteps:
 class Batch:
     """What the loss sees of B steps."""
 
-    window: Window
-    following: tuple[Tensor, Tensor] | None
+    features: Tensor
+    """The window, and `s_{t+1}` where it is looked at, standardised. (B, F)"""
+    steps: Tensor
+    """`s_t`, standardised, beside `a_t` one-hot. (B, I + A)"""
+    states: Tensor
+    """`s_t`, standardised. (B, I)"""
     actions: Tensor
     clusters: Tensor
     is_clean: Tensor
@@ -91,17 +98,17 @@ def discovery_loss(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The terms that are descended, and figures worth logging. A function of its arguments."""
     f_bi, g, pi_low = model.encoder, model.g, model.pi_low
-    embeddings = f_bi(batch.window, batch.following)  # z'_t (B, d_z)
+    embeddings = f_bi.body(batch.features)  # z'_t (B, d_z)
     log_probs = g.log_probs(embeddings)  # Eq. 1 (B, K)
     chosen = select(log_probs, random.gumbel, settings.temperature)  # Eq. 2 (B, K)
     skills = chosen @ g.prototypes  # z_t (B, d_z)
-    logits = pi_low(batch.window.state, skills)
+    logits = pi_low.act(batch.states, skills)
     terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
     best = log_probs.detach().amax(1, keepdim=True)
     figures = {"usage": (log_probs.detach() == best).float().mean(0)}
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
-        terms["usage_entropy"] = settings.usage_weight * (mean * mean.log()).sum()
+        terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())
     if settings.mi_weight > 0:
         size = len(batch.actions)
         candidates = (
@@ -122,7 +129,7 @@ def discovery_loss(
         )
         pairs = draw_pairs(candidates, passes, batch.is_clean, random.positive, random.negative)
         partners = torch.cat([pairs.positives, pairs.negatives], 1)
-        fit = T(batch.window.state, batch.actions, chosen, g.prototypes, partners)  # (B, 1 + P + Q)
+        fit = T(batch.steps, chosen, g.prototypes, partners)  # (B, 1 + P + Q)
         contrast = contrastive_loss(fit, pairs.positives.shape[1], pairs.has_negatives)
         terms["mi"] = settings.mi_weight * contrast
         figures["contrastive"] = contrast
@@ -137,13 +144,11 @@ def contrastive_loss(fit: Tensor, n_positives: int, has_negatives: Tensor) -> Te
     Negatives are the far ones, not draws from the marginal: a contrastive loss, no estimate of
     mutual information.
     """
-    size, partners = fit.shape
-    is_positive = (torch.arange(partners) < n_positives).to(fit.dtype).expand_as(fit)
-    share = torch.where(
-        is_positive > 0, 1.0 / n_positives, has_negatives[:, None] / max(1, partners - n_positives)
-    )  # each step's positives weigh 1 together, and so do its negatives
-    # binary cross-entropy is sp(-x) on positives and sp(x) on negatives
-    return F.binary_cross_entropy_with_logits(fit, is_positive, share, reduction="sum") / size
+    positives, negatives = fit[:, :n_positives], fit[:, n_positives:]
+    contrast = F.softplus(-positives).mean(1)  # each step's positives weigh 1 together,
+    if negatives.shape[1]:
+        contrast = contrast + F.softplus(negatives).mean(1) * has_negatives  # so do its negatives
+    return contrast.mean()
 
 
 class Discovery:
@@ -179,6 +184,11 @@ class Discovery:
         """The share of steps whose most probable skill is k, in the last epoch. (K,)"""
         self.mixed_pairs_survived = 0.0
         """The share of clean-noisy positives that passed the filter in the last epoch."""
+
+    @cached_property
+    def _features(self) -> RecordedFeatures:
+        """All parts of the model are given states as the encoder standardises them."""
+        return RecordedFeatures(self.steps.windows, self.model.encoder.features)
 
     @property
     def perplexity(self) -> float:
@@ -270,11 +280,12 @@ class Discovery:
         return list(torch.cat([clean, noisy], 1))
 
     def _batch(self, index: Tensor) -> Batch:
-        windows = self.steps.windows
+        features, steps = self._features.at(index)
         return Batch(
-            window=windows.at(index),
-            following=windows.next_states_at(index) if self.settings.next_state else None,
-            actions=windows.actions_at(index),
+            features=features,
+            steps=steps,
+            states=steps[:, : len(self.steps.inputs)],
+            actions=self.steps.actions.index_select(0, index),
             clusters=self.steps.clusters.index_select(0, index),
             is_clean=self.steps.is_clean.index_select(0, index),
             scores=None if self.scores is None else self.scores.index_select(0, index),
@@ -282,10 +293,11 @@ class Discovery:
 
     def _draw(self, size: int, by_embedding: bool) -> Randomness:
         settings, generator = self.settings, self.optimisation.generator
+        pairs = torch.rand(size, settings.positives + settings.negatives, generator=generator)
         return Randomness(
             gumbel=gumbel(size, settings.n_skills, generator),
-            positive=torch.rand(size, settings.positives, generator=generator),
-            negative=torch.rand(size, settings.negatives, generator=generator),
+            positive=pairs[:, : settings.positives],
+            negative=pairs[:, settings.positives :],
             by_embedding=by_embedding,
         )
 
@@ -317,7 +329,7 @@ class Discovery:
 def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:
     """Noise from Gumbel(0, 1). (size, K)"""
     uniform = torch.rand(size, n_skills, generator=generator)
-    return -torch.log(-torch.log(uniform.clamp_(min=1e-30, max=1.0 - 2**-24)))
+    return uniform.clamp_(min=1e-30, max=1.0 - 2**-24).log_().neg_().log_().neg_()
 
 
 def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:

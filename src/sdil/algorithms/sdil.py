@@ -176,7 +176,7 @@ class SDIL:
             T = Compatibility(*sizes, self.skill_size, self.hidden)
         discovered.encoder.features.standardise.fit(steps.windows)
         statistics = discovered.encoder.features.standardise.state_dict()
-        for part in (discovered.pi_low, model.encoder.features, model.pi_low, T):
+        for part in (discovered.pi_low, model.encoder.features, model.pi_low):
             part.standardise.load_state_dict(statistics)
         begun = DISCOVER if resume is None else int(resume["phase"])
         own = None if resume is None else below(resume, "own")

@@ -78,10 +78,12 @@ class Optimisation:
             for name, module in modules.items()
         ]
         self.optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+        self._parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
 
     def descend(self, loss: Tensor) -> None:
         """One update."""
-        self.optimiser.zero_grad(set_to_none=True)
+        for parameter in self._parameters:  # `zero_grad`, without its hooks
+            parameter.grad = None
         loss.backward()
         self.optimiser.step()
 

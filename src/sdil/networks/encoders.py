@@ -88,6 +88,42 @@ class WindowFeatures(nn.Module):
         return out
 
 
+class RecordedFeatures:
+    """What `WindowFeatures` makes of recorded steps, standardised once: a batch only copies rows.
+
+    One row per state: the standardised state, its action one-hot, and 1; a last row of zeros stands
+    for all that does not exist.
+    """
+
+    def __init__(self, windows: Windows, features: WindowFeatures) -> None:
+        self._state_size = size = features.observation_size
+        self._sees_next = features.sees_next
+        absent, mean = len(windows.observations), features.standardise.mean
+        self._table = mean.new_zeros(absent + 1, size + features.n_actions + 1)
+        states = self._table[:-1, :size].copy_(windows.observations)
+        states.sub_(mean).mul_(features.standardise.scale)
+        self._table[:-1, -1] = 1.0
+        self._table[windows.rows, size + windows.actions[windows.steps].long()] = 1.0
+        back = torch.arange(windows.look_back, 0, -1)  # M .. 1
+        past = torch.where(
+            back <= windows.times[:, None], windows.rows[:, None] - back, absent
+        )  # (N, M)
+        following = torch.where(windows.has_next, windows.rows + 1, absent)  # (N,)
+        parts = [windows.rows[:, None], past]
+        self._rows = torch.cat([*parts, following[:, None]] if self._sees_next else parts, 1)
+
+    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The features of these steps (B, F), and `s_t` beside `a_t` one-hot (B, I + A)."""
+        rows = self._rows.index_select(0, index)  # (B, W)
+        found = self._table.index_select(0, rows.flatten()).view(*rows.shape, -1)  # (B, W, I+A+1)
+        now, size = found[:, 0], self._state_size
+        last = found.shape[1] - 1 if self._sees_next else found.shape[1]
+        parts = [now[:, :size], found[:, 1:last].flatten(1)]
+        if self._sees_next:
+            parts += [found[:, last, :size], found[:, last, -1:]]
+        return torch.cat(parts, 1), now[:, :-1]
+
+
 class SkillEncoder(nn.Module):
     """A window, and for `f_bi` the true next state, to a skill embedding `z'_t`.
 

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from sdil.networks.encoders import Standardise, mlp
 
+_SLOPE = 0.1  # of LeakyReLU below zero
+
 
 class SkillMatching(nn.Module):
     """`g`: K prototypes, and how probable it is that an embedding stands for each of them."""
@@ -48,7 +50,11 @@ class SkillPolicy(nn.Module):
         self.body = mlp(hidden, hidden, layers - 1, n_actions)
 
     def forward(self, states: Tensor, skills: Tensor) -> Tensor:
-        return self._rest(self.of_state(self.standardise(states)) + self.of_skill(skills))
+        return self.act(self.standardise(states), skills)
+
+    def act(self, standardised: Tensor, skills: Tensor) -> Tensor:
+        """The same for states that are standardised already."""
+        return self._rest(self.of_state(standardised) + self.of_skill(skills))
 
     def for_every_skill(self, states: Tensor, prototypes: Tensor) -> Tensor:
         """The logits under each of the K skills. (B, K, n_actions)"""
@@ -56,7 +62,7 @@ class SkillPolicy(nn.Module):
         return self._rest(of_state[:, None] + self.of_skill(prototypes))
 
     def _rest(self, first: Tensor) -> Tensor:
-        return self.body(F.leaky_relu(first, 0.1))  # (..., n_actions)
+        return self.body(F.leaky_relu(first, _SLOPE))  # (..., n_actions)
 
 
 class Compatibility(nn.Module):
@@ -64,25 +70,21 @@ class Compatibility(nn.Module):
 
     def __init__(self, observation_size: int, n_actions: int, skill_size: int, hidden: int) -> None:
         super().__init__()
-        self.n_actions = n_actions
-        self.standardise = Standardise(observation_size)
         self.of_step, self.of_skill = _split_layer(observation_size + n_actions, skill_size, hidden)
         self.out = nn.Linear(hidden, 1)
 
     def forward(
-        self, states: Tensor, actions: Tensor, chosen: Tensor, prototypes: Tensor, partners: Tensor
+        self, steps: Tensor, chosen: Tensor, prototypes: Tensor, partners: Tensor
     ) -> Tensor:
-        """T for each step and the skills that its `partners` (B, P) have `chosen` (B, K). (B, P)
+        """T for each step and the skills that its `partners` (B, P) have `chosen`. (B, P)
 
-        The hidden layer is a sum of a part of (s, a), computed once, and a small one of the skill,
-        computed once per prototype.
+        `steps` are standardised states beside one-hot actions (B, I + A), `chosen` is one-hot
+        (B, K). The hidden layer is a sum of a part of (s, a) and one of the skill.
         """
-        one_hot = chosen.new_zeros(len(actions), self.n_actions)
-        one_hot = one_hot.scatter(1, actions.long()[:, None], 1.0)
-        of_step = self.of_step(torch.cat([self.standardise(states), one_hot], 1))  # (B, hidden)
-        theirs = chosen.index_select(0, partners.flatten()).view(*partners.shape, -1)  # (B, P, K)
-        hidden = of_step[:, None] + theirs @ self.of_skill(prototypes)  # (B, P, hidden)
-        return self.out(F.leaky_relu(hidden, 0.1))[..., 0]
+        theirs = chosen.index_select(0, partners.flatten())  # (B * P, K)
+        of_step = self.of_step(steps)[:, None]  # (B, 1, hidden)
+        hidden = of_step + (theirs @ self.of_skill(prototypes)).view(*partners.shape, -1)
+        return self.out(F.leaky_relu(hidden, _SLOPE))[..., 0]
 
 
 def _split_layer(one: int, other: int, outputs: int) -> tuple[nn.Linear, nn.Linear]:
