@@ -153,7 +153,7 @@ def test_witnesses_are_weighed_by_how_they_agree():
     joined = sum(worth(s, e, o) for s, e, o in zip(signals, edges, log_odds, strict=True))
     assert roc_auc_score(good, joined) > max(roc_auc_score(good, s) for s in signals)
     reach = [np.ptp(o) for o in log_odds]
-    assert reach[0] > reach[1] > 3 * reach[2]
+    assert min(reach[:2]) > 3 * reach[2]
     for odds in log_odds:
         assert (np.diff(odds) >= 0).all()
 
@@ -171,13 +171,10 @@ def test_a_signal_that_cannot_tell_clean_from_noisy_is_not_heard():
     assert not separates(np.full(100, np.nan), noisy)
 
 
-def test_steps_are_drawn_by_their_score_and_bad_ones_never():
-    scores = torch.tensor([-1.0, 0.2, 0.0, 0.6])
-    draw = draw_by_score(scores, torch.Generator().manual_seed(0))
-    assert draw is not None
-    counts = np.bincount(draw(8_000).numpy(), minlength=4) / 8_000
-    np.testing.assert_allclose(counts, [0, 0.25, 0, 0.75], atol=0.02)
-    assert draw_by_score(-scores.abs(), torch.Generator()) is None
+def test_steps_are_drawn_by_the_square_of_their_probability():
+    draw = draw_by_score(torch.tensor([-1.0, 0.0, 1.0]), torch.Generator().manual_seed(0))
+    counts = np.bincount(draw(10_000).numpy(), minlength=3) / 10_000
+    np.testing.assert_allclose(counts, [0, 0.2, 0.8], atol=0.02)
 
 
 def test_equal_states_have_one_number():

@@ -132,15 +132,14 @@ def gather_evidence(
     return evidence
 
 
-def draw_by_score(scores: Tensor, generator: torch.Generator) -> Callable[[int], Tensor] | None:
-    """Draws noisy steps the more often the more likely than not they are good.
+def draw_by_score(scores: Tensor, generator: torch.Generator) -> Callable[[int], Tensor]:
+    """Draws noisy steps with weight p^2, p the probability that they are good. (N,)
 
-    None where no step is more likely good than bad: then there is nothing to imitate.
+    Doubtful steps are drawn seldom, not never: where no step is surely good, a doubtful one still
+    says more of what to do there than nothing.
     """
-    weight = scores.double().clamp(min=0.0)
-    if not weight.any():
-        return None
-    reached = weight.cumsum(0) / weight.sum()
+    reached = ((1.0 + scores.double()) / 2.0).clamp(min=1e-6).square().cumsum(0)
+    reached = reached / reached[-1]
 
     def draw(count: int) -> Tensor:
         drawn = torch.rand(count, dtype=torch.float64, generator=generator)
@@ -186,7 +185,8 @@ def _train_distance(
     generator: torch.Generator,
 ) -> None:
     """Low-expectile regression on (state, later state of the same episode) -> steps between."""
-    size = MEMBERS * settings.batch_size
+    each = max(1, settings.batch_size // 2)
+    size = MEMBERS * each
     of_clean = size // 4
     farthest = last_of - torch.arange(len(windows)) + windows.has_next[last_of].long()  # (N,)
     begun = torch.where(farthest > 0)[0]
@@ -207,7 +207,7 @@ def _train_distance(
             ],
             1,
         )
-        found = evidence.distance(pair.view(MEMBERS, settings.batch_size, -1)).flatten()
+        found = evidence.distance(pair.view(MEMBERS, each, -1)).flatten()
         excess = ahead / unit - found
         weight = torch.where(excess < 0, 1 - _EXPECTILE, _EXPECTILE)
         return {"distance": (weight * excess.square()).mean()}

@@ -27,13 +27,13 @@ from sdil.windows import varying_inputs
 class ScoredBC(WeighingLearner):
     """Behaviour cloning of the clean steps and of noisy ones by their score."""
 
-    noisy_share: float = 0.75
-    """Share of each batch drawn from good noisy steps."""
+    noisy_share: float = 0.9
+    """Share of each batch drawn from noisy steps by their score."""
     signals: str = "likelihood+progress+value"
     """The kinds of evidence behind the score."""
     good_share: float = 0.5
     """The share of noisy steps assumed to be good; the data cannot tell it."""
-    clone_updates: int = 800
+    clone_updates: int = 400
     """Updates of the clean clones behind the likelihood."""
     distance_updates: int = 2_000
     """Updates of the temporal distance behind progress."""

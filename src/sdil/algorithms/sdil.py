@@ -81,7 +81,7 @@ class SDIL:
     """The kinds of evidence."""
     good_share: float = 0.5
     """The share of noisy steps assumed to be good; the data cannot tell it."""
-    clone_updates: int = 800
+    clone_updates: int = 400
     """Updates of the clean clones behind the likelihood."""
     distance_updates: int = 2_000
     """Updates of the temporal distance behind progress."""
@@ -121,8 +121,9 @@ class SDIL:
     discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
-    noisy_share: float = 0.75
-    """Share of each batch of select and refine drawn from good noisy steps; 0 as in the paper."""
+    noisy_share: float = 0.9
+    """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
+    the paper."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     adv_weight: float = 0.0
