@@ -8,6 +8,7 @@ by index arithmetic on flat tensors; the data set is never copied.
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +105,12 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def only(self, inputs: Tensor) -> Windows:
+        """The same steps with these entries of each observation."""
+        some = copy(self)
+        some.observations = self.observations.index_select(1, inputs)
+        return some
 
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""

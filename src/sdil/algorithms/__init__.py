@@ -17,6 +17,7 @@ from sdil.algorithms.isw_bc import ISWBC
 from sdil.algorithms.learner import Learner
 from sdil.algorithms.mce_irl import MCEIRL
 from sdil.algorithms.oracle import Oracle
+from sdil.algorithms.scored_bc import ScoredBC
 from sdil.algorithms.sdil import SDIL
 from sdil.algorithms.weighted_bc import WeightedBC
 from sdil.networks.hierarchical import HierarchicalPolicy
@@ -40,6 +41,7 @@ LEARNERS: dict[str, type[Learner]] = {
         ILEED,
         CAIL,
         WeightedBC,
+        ScoredBC,
         Oracle,
     )
 }

@@ -161,7 +161,9 @@ class Discovery:
         T: Compatibility,
         settings: SDIL,
         generator: torch.Generator,
+        judged: Tensor | None = None,
     ) -> None:
+        """`judged` are scores of all training steps (N,), where they come from elsewhere."""
         self.steps, self.model, self.T, self.settings = steps, model, T, settings
         self.optimisation = Optimisation(
             {"model": model, "T": T},
@@ -176,7 +178,8 @@ class Discovery:
             math.ceil(settings.discovery_min_updates / self.updates_per_epoch),
         )
         self.epoch = 0
-        self.scores: Tensor | None = None
+        self._judged = judged
+        self.scores = judged
         """Estimated optimality of each training step, clean ones 1. (N,)"""
         self.skill_optimality = torch.full((settings.n_skills,), torch.nan)
         """`s_k^op`; unknown without noisy data. (K,)"""
@@ -233,7 +236,7 @@ class Discovery:
         }
 
     def load_result(self, result: State) -> None:
-        self.scores = result.get("scores")
+        self.scores = result.get("scores", self._judged)
         self.skill_optimality = result["skill_optimality"]
         self.usage = result["usage"]
         self.mixed_pairs_survived = float(result["mixed_pairs_survived"])
@@ -321,9 +324,10 @@ class Discovery:
             delta=self.settings.delta,
             clip_preference=self.settings.clip_preference,
         )
-        self.scores = torch.where(
-            self.steps.is_clean, 1.0, step_scores(chosen, self.skill_optimality)
-        )
+        if self._judged is None:
+            self.scores = torch.where(
+                self.steps.is_clean, 1.0, step_scores(chosen, self.skill_optimality)
+            )
 
 
 def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,10 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
 - `L_adv` is the unlikelihood `-log(1 - p)`; the paper's `log p` has no lower bound, and even in
   `SDIL.paper()` it stops pushing once p is under 0.05.
 - Training runs to convergence counted in updates: ten clean trajectories are a single batch.
-- Of the score, see `optimality.py`; of pairs and the meaning of epsilon, see `pairs.py`.
+- Of the paper's score, see `optimality.py`; of pairs and the meaning of epsilon, see `pairs.py`.
+- Steps are judged by several signals before discovery begins (`evidence.py`), and phase 2 imitates
+  good noisy steps beside the clean ones. The paper's score by skills is `score="pu"`, and
+  `noisy_share=0` leaves the noisy steps out of phase 2.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.algorithms.discovery import Discovery, TrainingSteps, gumbel
+from sdil.algorithms.evidence import chosen_signals, draw_by_score, gather_evidence
 from sdil.algorithms.learner import OnEpoch, State, check, hold_out
 from sdil.algorithms.pairs import FilterForm
 from sdil.algorithms.training import (
     Budget,
     Convergence,
     Optimisation,
+    Stages,
     below,
     mean_nll,
     nest,
@@ -38,11 +43,12 @@ from sdil.algorithms.training import (
     with_more,
 )
 from sdil.demonstrations import Demonstrations
+from sdil.networks.evidence import Evidence
 from sdil.networks.hierarchical import HierarchicalPolicy, SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility, select
 from sdil.windows import Windows
 
-DISCOVER, SELECT, REFINE = range(3)
+JUDGE, DISCOVER, SELECT, REFINE = range(4)
 _LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
 
 
@@ -68,6 +74,17 @@ class SDIL:
     """Steps per update."""
     temperature: float = 1.0
     """Of the Gumbel-softmax that selects skills in training."""
+
+    score: Literal["signals", "pu"] = "signals"
+    """How steps are judged: signals, by several kinds of evidence; pu, the paper's, by skills."""
+    signals: str = "likelihood+progress+value"
+    """The kinds of evidence."""
+    good_share: float = 0.5
+    """The share of noisy steps assumed to be good; the data cannot tell it."""
+    clone_updates: int = 400
+    """Updates of the clean clones behind the likelihood."""
+    distance_updates: int = 2_000
+    """Updates of the temporal distance behind progress."""
 
     mi_weight: float = 1.0
     """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
@@ -104,6 +121,9 @@ class SDIL:
     discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
+    noisy_share: float = 0.9
+    """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
+    the paper."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     adv_weight: float = 0.0
@@ -131,6 +151,8 @@ class SDIL:
     def paper(cls) -> SDIL:
         """The paper's values and forms, with the sign of T and the bound of L_adv corrected."""
         return cls(
+            score="pu",
+            noisy_share=0.0,
             usage_weight=0.0,
             positive_filter="difference",
             clip_preference=False,
@@ -157,6 +179,7 @@ class SDIL:
     ) -> HierarchicalPolicy:
         """Algorithm 1. `env` is not used."""
         check(demos, self, seed)
+        chosen_signals(self.signals)
         train, held_out = hold_out(demos, valid, seed=seed)
         steps = TrainingSteps(train, self, seed)
         valid_windows = Windows(held_out, self.look_back, steps.inputs)
@@ -178,25 +201,58 @@ class SDIL:
         statistics = discovered.encoder.features.standardise.state_dict()
         for part in (discovered.pi_low, model.encoder.features, model.pi_low):
             part.standardise.load_state_dict(statistics)
-        begun = DISCOVER if resume is None else int(resume["phase"])
+        begun = JUDGE if resume is None else int(resume["phase"])
         own = None if resume is None else below(resume, "own")
+        found: State = {}
+
+        # Not in the paper: judge every noisy step before anything is learned from it.
+        evidence: Evidence | None = None
+        if self.score == "signals" and len(steps.noisy):
+            if begun == JUDGE:
+                listen = with_more(on_epoch, lambda: _phase(JUDGE))
+                evidence = gather_evidence(
+                    steps.windows,
+                    len(steps.clean),
+                    valid_windows,
+                    sizes[1],
+                    self,
+                    Stages(self, generator, listen, own),
+                    generator,
+                )
+                own = None
+            else:
+                assert resume is not None
+                evidence = Evidence.of_tensors(below(resume, "evidence"))
+            found |= nest("evidence", evidence.state_dict())
 
         # Lines 2-7: phase 1, discover f_bi, g and pi_low, with PU estimates on the way.
-        discovery = Discovery(steps, discovered, T, self, generator)
-        if begun == DISCOVER:
-            discovery.run(with_more(on_epoch, lambda: _phase(DISCOVER)), own)
+        judged = None if evidence is None else _judge(evidence, steps)
+        discovery = Discovery(steps, discovered, T, self, generator, judged)
+        if begun <= DISCOVER:
+            discovery.run(with_more(on_epoch, lambda: {**_phase(DISCOVER), **found}), own)
         else:
             assert resume is not None
             discovered.load_state_dict(below(resume, "discovered"))
             discovery.load_result(below(resume, "result"))
         self._warn_of_collapse(discovery, len(steps.noisy) > 0)
         discovered.requires_grad_(False)
-        found = {
-            **nest("discovered", discovered.state_dict()),
-            **nest("result", discovery.result()),
-        }
+        found |= nest("discovered", discovered.state_dict())
+        found |= nest("result", discovery.result())
         model.g.load_state_dict(discovered.g.state_dict())
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
+
+        good = None
+        if self.noisy_share > 0 and discovery.scores is not None:
+            good = draw_by_score(discovery.scores[steps.noisy], generator)
+
+        def batch(index: Tensor) -> Tensor:
+            """Clean steps, and a share of good noisy ones where they are used."""
+            if good is None:
+                return index
+            n_noisy = round(self.noisy_share * len(index))
+            n_clean = len(steps.clean)
+            drawn = torch.randint(n_clean, (len(index) - n_noisy,), generator=generator)
+            return torch.cat([drawn, n_clean + good(n_noisy)])
 
         def converge(phase: int, name: str, loss: Any, trained: torch.nn.Module) -> None:
             optimisation = Optimisation(
@@ -210,7 +266,7 @@ class SDIL:
                 optimisation,
                 loss=loss,
                 valid_loss=lambda: mean_nll(model.logits, valid_windows),
-                n_samples=len(steps.clean),
+                n_samples=len(steps.clean) if good is None else len(steps.windows),
                 batch_size=self.batch_size,
                 budget=Budget(self.min_updates, self.patience, self.max_updates),
             ).run(
@@ -226,10 +282,11 @@ class SDIL:
             skills = select(log_probs, noise, self.temperature) @ model.g.prototypes
             return log_probs, model.pi_low(window.state, skills), steps.windows.actions_at(index)
 
-        # Lines 8-11: phase 2, select. g and pi_low are frozen; f_uni learns on the clean set.
-        teacher = _most_probable(discovered, steps)  # z-bar_t of the clean steps
+        # Lines 8-11: phase 2, select. g and pi_low are frozen; f_uni learns.
+        teacher = _most_probable(discovered, steps)  # z-bar_t
 
         def select_loss(index: Tensor) -> dict[str, Tensor]:
+            index = batch(index)
             log_probs, logits, actions = imitate(index)
             return {
                 "imitation": F.cross_entropy(logits, actions),
@@ -247,7 +304,7 @@ class SDIL:
         found["bad_steps"] = bad
 
         def refine_loss(index: Tensor) -> dict[str, Tensor]:
-            _, logits, actions = imitate(index)
+            _, logits, actions = imitate(batch(index))
             terms = {"imitation": F.cross_entropy(logits, actions)}
             if self.adv_weight > 0 and len(bad) and logits.shape[1] > 1:
                 drawn = torch.randint(len(bad), (self.batch_size,), generator=generator)
@@ -263,6 +320,7 @@ class SDIL:
             discovery=discovered,
             inputs=steps.inputs,
             skill_optimality=discovery.skill_optimality,
+            evidence=evidence,
             learner=self.name,
             hyperparameters=asdict(self),
         )
@@ -311,8 +369,14 @@ def _phase(number: int) -> State:
     return {"phase": torch.tensor(number)}
 
 
+def _judge(evidence: Evidence, steps: TrainingSteps) -> Tensor:
+    """The score of each training step, clean ones 1. (N,)"""
+    optimality = torch.from_numpy(evidence.judge(steps.windows).optimality).float()
+    return torch.where(steps.is_clean, 1.0, optimality)
+
+
 @torch.no_grad()
 def _most_probable(model: SkillModel, steps: TrainingSteps) -> Tensor:
-    """The most probable skill of each clean step under the frozen f_bi. (number of clean steps,)"""
-    parts = steps.clean.split(8_192)
+    """The most probable skill of each training step under the frozen f_bi. (N,)"""
+    parts = torch.arange(len(steps.windows)).split(8_192)
     return torch.cat([model.selection(steps.windows, part).argmax(1) for part in parts])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.networks.encoders import SkillEncoder
+from sdil.networks.evidence import Evidence, Judgement
 from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
@@ -88,6 +89,7 @@ class HierarchicalPolicy(Policy):
         discovery: SkillModel,
         inputs: Tensor,
         skill_optimality: Tensor,
+        evidence: Evidence | None = None,
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
     ) -> None:
@@ -99,10 +101,13 @@ class HierarchicalPolicy(Policy):
         """`s_k^op` of each skill. (K,)"""
         self.inputs = inputs
         """The entries of an observation that are looked at: those that vary in training. (I,)"""
+        self.evidence = evidence
+        """What judges steps; without it the skills do, as in the paper."""
         self._architecture = architecture
         self._models = nn.ModuleDict({"acting": acting, "discovery": discovery})
         self._acting = deepcopy(acting).double().requires_grad_(False)
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
+        self._evidence = None if evidence is None else deepcopy(evidence).double()
 
     def action_probs(self, window: Window) -> Tensor:
         return self._acting.logits(window.only(self.inputs)).softmax(1)
@@ -121,11 +126,15 @@ class HierarchicalPolicy(Policy):
         with torch.no_grad():
             parts = torch.arange(len(windows)).split(_STEPS_AT_ONCE)
             probs = torch.cat([self._discovery.selection(windows, part) for part in parts])
-        optimality = (probs @ self.skill_optimality.double()).numpy()
-        cut = packed.split_steps
+        judged = (
+            Judgement((probs @ self.skill_optimality.double()).numpy())
+            if self._evidence is None
+            else self._evidence.judge(windows)
+        )
+        split = packed.split_steps
         return [
-            StepScores(optimality=o, skill=p.argmax(1), skill_probs=p)
-            for o, p in zip(cut(optimality), cut(probs.numpy()), strict=True)
+            replace(s, skill=p.argmax(1), skill_probs=p)
+            for s, p in zip(judged.by_trajectory(split), split(probs.numpy()), strict=True)
         ]
 
     def embeddings(self, trajectories: Sequence[Trajectory], steps: Array) -> Array:
@@ -154,9 +163,13 @@ class HierarchicalPolicy(Policy):
     def tensors(self) -> dict[str, Tensor]:
         return {
             **self._models.state_dict(),
+            **{f"evidence.{k}": v for k, v in self._judging().items()},
             "inputs": self.inputs,
             "skill_optimality": self.skill_optimality,
         }
+
+    def _judging(self) -> dict[str, Tensor]:
+        return {} if self.evidence is None else self.evidence.state_dict()
 
     def configuration(self) -> dict[str, Any]:
         return asdict(self._architecture)
@@ -167,7 +180,8 @@ class HierarchicalPolicy(Policy):
     ) -> HierarchicalPolicy:
         assert isinstance(spaces.action, gym.spaces.Discrete)
         architecture = SkillArchitecture(**configuration)
-        own = dict(tensors)
+        own = {k: v for k, v in tensors.items() if not k.startswith("evidence.")}
+        judging = {k.removeprefix("evidence."): v for k, v in tensors.items() if k not in own}
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
         sizes = len(inputs), int(spaces.action.n)
         acting = SkillModel(*sizes, architecture, sees_next=False)
@@ -180,4 +194,5 @@ class HierarchicalPolicy(Policy):
             discovery=discovery,
             inputs=inputs,
             skill_optimality=skill_optimality,
+            evidence=Evidence.of_tensors(judging) if judging else None,
         )

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.networks.encoders import Standardise, mlp
+from sdil.networks.evidence import Evidence, Judgement
 from sdil.networks.policies import Architecture, PlainNetwork
 from sdil.policy import Policy
 from sdil.scores import StepScores
@@ -77,6 +78,10 @@ class Judge(nn.Module):
     @abstractmethod
     def optimality(self, windows: Windows, network: PlainNetwork) -> Tensor:
         """How good each step is, in [-1, 1]. (N,)"""
+
+    def judge(self, windows: Windows, network: PlainNetwork) -> Judgement:
+        """The same, and what is behind it where there is more to say."""
+        return Judgement(self.optimality(windows, network).numpy())
 
 
 class PairJudge(Judge):
@@ -208,6 +213,53 @@ class ExpertiseJudge(Judge):
         return torch.tanh(logit / 2)
 
 
+class EvidenceJudge(Judge):
+    """Several signals together (`networks/evidence.py`)."""
+
+    kind = "evidence"
+
+    inputs: Tensor
+    """The entries of an observation that the evidence looks at. (I,)"""
+
+    def __init__(
+        self, spaces: Spaces, *, inputs: int, members: int, hidden: int, waypoints: int, states: int
+    ) -> None:
+        super().__init__(
+            inputs=inputs, members=members, hidden=hidden, waypoints=waypoints, states=states
+        )
+        assert isinstance(spaces.action, gym.spaces.Discrete)
+        self.register_buffer("inputs", torch.zeros(inputs, dtype=torch.int64))
+        self.evidence = Evidence(
+            (inputs, int(spaces.action.n)),
+            members=members,
+            hidden=hidden,
+            waypoints=waypoints,
+            states=states,
+        )
+
+    @staticmethod
+    def of(evidence: Evidence, inputs: Tensor, spaces: Spaces) -> EvidenceJudge:
+        """A judge by this evidence, which looks at these entries of an observation."""
+        members, _, hidden = evidence.clones.weights[0].shape
+        judge = EvidenceJudge(
+            spaces,
+            inputs=len(inputs),
+            members=members,
+            hidden=hidden,
+            waypoints=len(evidence.waypoints),
+            states=len(evidence.states),
+        )
+        judge.inputs.copy_(inputs)
+        judge.evidence.load_state_dict(evidence.state_dict())
+        return judge
+
+    def optimality(self, windows: Windows, network: PlainNetwork) -> Tensor:
+        return torch.from_numpy(self.judge(windows, network).optimality)
+
+    def judge(self, windows: Windows, network: PlainNetwork) -> Judgement:
+        return self.evidence.judge(windows.only(self.inputs))
+
+
 def mixture_likelihood(logit: Tensor, probs: Tensor, n_actions: int) -> Tensor:
     """`rho pi(a | s) + (1 - rho) / A`. (B,)"""
     rho = logit.sigmoid()
@@ -223,7 +275,14 @@ def _in_parts(windows: Windows, judge: Callable[[Window, Tensor, Tensor], Tensor
 
 JUDGES: dict[str, type[Judge]] = {
     judge.kind: judge
-    for judge in (PairJudge, LikelihoodJudge, DiscriminatorJudge, AdvantageJudge, ExpertiseJudge)
+    for judge in (
+        PairJudge,
+        LikelihoodJudge,
+        DiscriminatorJudge,
+        AdvantageJudge,
+        ExpertiseJudge,
+        EvidenceJudge,
+    )
 }
 
 
@@ -268,8 +327,7 @@ class JudgingPolicy(Policy):
             return []
         packed = pack_given(trajectories, self.spaces)
         windows = Windows(packed, self.look_back)
-        judged = self._judge.optimality(windows, self._acting).numpy()
-        return [StepScores(optimality=o) for o in packed.split_steps(judged)]
+        return self._judge.judge(windows, self._acting).by_trajectory(packed.split_steps)
 
     def tensors(self) -> dict[str, Tensor]:
         return self._parts.state_dict()

@@ -1,0 +1,186 @@
+"""The signals behind a step score, each alone and together."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+import sdil
+from sdil.algorithms.evidence import (
+    draw_by_score,
+    gather_evidence,
+    plan,
+    separates,
+    weigh_signals,
+)
+from sdil.algorithms.training import Stages, seeded
+from sdil.networks.evidence import SIGNALS, Evidence, Numbering, worth
+from sdil.spaces import Spaces
+from sdil.windows import Windows
+
+LEFT, RIGHT = 0, 1
+LENGTH = 12
+
+
+def corridor_walk(start: int, moves: list[int], name: str) -> sdil.Trajectory:
+    """Cells 0 to LENGTH, seen as one number and its square."""
+    cells = np.clip(np.cumsum([start, *[1 if m == RIGHT else -1 for m in moves]]), 0, LENGTH)
+    seen = np.stack([cells, cells**2 / LENGTH], 1).astype(np.float32)
+    return sdil.Trajectory(seen, np.array(moves), id=name)
+
+
+@pytest.fixture(scope="module")
+def corridor():
+    """Clean walks go right to the end; noisy ones wander. Right is good."""
+    draw = np.random.default_rng(0)
+    clean = [corridor_walk(s, [RIGHT] * (LENGTH - s), f"c{i}") for i, s in enumerate((0, 3, 6, 9))]
+    noisy = []
+    for i in range(60):
+        pieces = [[int(draw.integers(2))] * int(draw.integers(2, 5)) for _ in range(4)]
+        noisy.append(corridor_walk(int(draw.integers(3, 9)), sum(pieces, []), f"n{i}"))
+    spaces = Spaces(gym.spaces.Box(0, LENGTH**2, (2,), np.float32), gym.spaces.Discrete(2))
+    return sdil.Demonstrations(clean=clean, noisy=noisy, spaces=spaces)
+
+
+def gather(demos: sdil.Demonstrations, signals: str = "+".join(SIGNALS), seed: int = 0) -> Evidence:
+    settings = sdil.SDIL(signals=signals, clone_updates=150, distance_updates=300)
+    held_out = Windows(demos.clean, 0)
+    with seeded(seed) as generator:
+        pass
+    stages = Stages(settings, generator, None, None)
+    return gather_evidence(
+        Windows(demos.all, 0), demos.clean.n_steps, held_out, 2, settings, stages, generator
+    )
+
+
+@pytest.fixture(scope="module")
+def evidence(corridor):
+    return gather(corridor)
+
+
+def is_right(demos: sdil.Demonstrations) -> np.ndarray:
+    return np.concatenate([t.actions for t in demos.noisy]) == RIGHT
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_every_signal_alone_prefers_the_good_direction(corridor, evidence, name):
+    told = getattr(evidence, name)(Windows(corridor.noisy, 0)).numpy()
+    assert roc_auc_score(is_right(corridor), np.nan_to_num(told)) > 0.8
+
+
+def test_together_they_are_right_and_within_bounds(corridor, evidence):
+    judged = evidence.judge(Windows(corridor.noisy, 0))
+    assert roc_auc_score(is_right(corridor), judged.optimality) > 0.97
+    for values in (judged.optimality, *judged.parts.values()):
+        assert (np.abs(values) <= 1).all()
+    assert judged.spread is not None
+    assert (judged.spread >= 0).all()
+
+
+def test_new_trajectories_are_judged_too(evidence):
+    new = sdil.Demonstrations(
+        clean=[corridor_walk(4, [RIGHT] * 5, "right")], noisy=[corridor_walk(8, [LEFT] * 5, "left")]
+    )
+    right = evidence.judge(Windows(new.clean, 0)).optimality.mean()
+    left = evidence.judge(Windows(new.noisy, 0)).optimality.mean()
+    assert right > 0.3 > -0.3 > left
+
+
+def test_an_unknown_state_has_no_value(evidence):
+    strange = sdil.Trajectory(np.full((3, 2), 77.0, np.float32), np.array([RIGHT, LEFT]))
+    windows = Windows(sdil.Demonstrations(clean=[strange], noisy=[]).clean, 0)
+    assert evidence.value(windows).isnan().all()
+    assert np.isfinite(evidence.judge(windows).optimality).all()
+
+
+def test_a_step_without_a_state_after_it_borrows_progress_from_its_neighbours(corridor, evidence):
+    walk = corridor.noisy[0]
+    cut = sdil.Trajectory(walk.observations[:-1], walk.actions)
+    alone = sdil.Trajectory(walk.observations[:1], walk.actions[:1])
+    windows = Windows(sdil.Demonstrations(clean=[cut, alone], noisy=[]).clean, 0)
+    progress = evidence.progress(windows)
+    assert progress[:-1].isfinite().all()
+    assert progress[-1].isnan()
+
+
+def test_signals_can_be_switched_off(corridor):
+    judged = gather(corridor, "value").judge(Windows(corridor.noisy, 0))
+    assert set(judged.parts) == {"value"}
+    with pytest.raises(sdil.InputError, match="signals are some of"):
+        gather(corridor, "likelihood+luck")
+
+
+def test_the_same_seed_gives_the_same_evidence_and_it_survives_saving(corridor, evidence):
+    again = gather(corridor).state_dict()
+    for name, tensor in evidence.state_dict().items():
+        assert torch.equal(again[name].nan_to_num(7.0), tensor.nan_to_num(7.0)), name
+    loaded = Evidence.of_tensors(again)
+    windows = Windows(corridor.noisy, 0)
+    np.testing.assert_array_equal(
+        loaded.judge(windows).optimality, evidence.judge(windows).optimality
+    )
+
+
+def test_planning_by_hand():
+    # 0 -a0-> 1 -a0-> 2, a clean end; 0 -a1-> 3, from where nothing is known
+    graph = plan(
+        np.array([0, 1, 0]), np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([2]), (4, 2)
+    )
+    gap = 2 * np.log(0.95) - 200 * np.log(0.95)  # log Q(0, a0) - log of the least value
+    np.testing.assert_allclose(graph[0], [gap / 2, -gap / 2])
+    assert graph[1, 0] == 0  # the only action seen there
+    assert np.isnan(graph[1, 1])
+    assert np.isnan(graph[2:]).all()
+
+
+def test_planning_averages_over_outcomes():
+    # a0 leads to the end half of the time, a1 always
+    states, actions = np.array([0, 0, 0]), np.array([0, 0, 1])
+    graph = plan(states, actions, np.array([1, 2, 1]), np.array([1]), (3, 2))
+    np.testing.assert_allclose(graph[0, 1] - graph[0, 0], np.log(2.0))
+
+
+def test_witnesses_are_weighed_by_how_they_agree():
+    draw = np.random.default_rng(1)
+    good = draw.random(4_000) < 0.5
+    sharp, fair = (good * gap + draw.standard_normal(4_000) for gap in (2.5, 1.5))
+    noise = draw.standard_normal(4_000)
+    signals = [sharp, fair, noise]
+    edges, log_odds = weigh_signals(signals, 0.5)
+    joined = sum(worth(s, e, o) for s, e, o in zip(signals, edges, log_odds, strict=True))
+    assert roc_auc_score(good, joined) > max(roc_auc_score(good, s) for s in signals)
+    reach = [np.ptp(o) for o in log_odds]
+    assert min(reach[:2]) > 3 * reach[2]
+    for odds in log_odds:
+        assert (np.diff(odds) >= 0).all()
+
+
+def test_what_is_not_known_is_worth_nothing():
+    edges, log_odds = np.arange(9.0), np.linspace(-1, 1, 10)
+    np.testing.assert_allclose(worth(np.array([np.nan, -5.0, 50.0]), edges, log_odds), [0, -1, 1])
+
+
+def test_a_signal_that_cannot_tell_clean_from_noisy_is_not_heard():
+    draw = np.random.default_rng(2)
+    noisy = draw.standard_normal(2_000)
+    assert separates(draw.standard_normal(100) + 1, noisy)
+    assert not separates(draw.standard_normal(100) - 1, noisy)
+    assert not separates(np.full(100, np.nan), noisy)
+
+
+def test_steps_are_drawn_by_the_square_of_their_probability():
+    draw = draw_by_score(torch.tensor([-1.0, 0.0, 1.0]), torch.Generator().manual_seed(0))
+    counts = np.bincount(draw(10_000).numpy(), minlength=3) / 10_000
+    np.testing.assert_allclose(counts, [0, 0.2, 0.8], atol=0.02)
+
+
+def test_equal_states_have_one_number():
+    states = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]], np.float32)
+    numbers = Numbering(states)
+    assert len(numbers) == 2
+    assert numbers.of_rows.tolist() == [0, 1, 0]
+    assert numbers.first.tolist() == [0, 1]
+    assert numbers.of(np.array([[3.0, 4.0], [5.0, 6.0]], np.float32)).tolist() == [1, -1]
