@@ -39,8 +39,8 @@ def corridor():
     clean = [corridor_walk(s, [RIGHT] * (LENGTH - s), f"c{i}") for i, s in enumerate((0, 3, 6, 9))]
     noisy = []
     for i in range(60):
-        pieces = [[int(draw.integers(2))] * int(draw.integers(2, 5)) for _ in range(4)]
-        noisy.append(corridor_walk(int(draw.integers(3, 9)), sum(pieces, []), f"n{i}"))
+        moves = np.repeat(draw.integers(2, size=4), draw.integers(2, 5, size=4))
+        noisy.append(corridor_walk(int(draw.integers(3, 9)), moves.tolist(), f"n{i}"))
     spaces = Spaces(gym.spaces.Box(0, LENGTH**2, (2,), np.float32), gym.spaces.Discrete(2))
     return sdil.Demonstrations(clean=clean, noisy=noisy, spaces=spaces)
 
