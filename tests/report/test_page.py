@@ -356,10 +356,13 @@ def test_nothing_is_wider_than_the_window(page):
     page.page.click(".limits summary")
     for width in (1920, 1180, 768, 560, 360):
         page.page.set_viewport_size({"width": width, "height": 900})
-        page.page.wait_for_timeout(150)  # charts follow in the next frames
         for box in ("document.documentElement", "document.getElementById('scroller')"):
             over = page.page.evaluate(f"{box}.scrollWidth - {box}.clientWidth")
             assert over <= 0, f"{box} at {width} pixels"
+        page.page.wait_for_function(
+            "() => [...document.querySelectorAll('.chart')].every((node) =>"
+            "node.querySelector('.main-svg').width.baseVal.value <= node.clientWidth + 1)"
+        )
 
 
 def test_text_from_data_is_only_text(open_page):

@@ -23,6 +23,18 @@ function preference() {
 // Actions that some demonstration takes: a task may have others that are never of use.
 const usedActions = actionNames.map((_, a) => a).filter((a) => actions.includes(a));
 
+// Of many actions the commonest have a colour of their own, and the others share the last.
+const actionKinds = (() => {
+  const kind = (a) => ({ name: actionNames[a], of: [a] });
+  if (usedActions.length <= OKABE_ITO.length) return usedActions.map(kind);
+  const times = new Array(actionNames.length).fill(0);
+  for (const a of actions) times[a]++;
+  const ranked = [...usedActions].sort((a, b) => times[b] - times[a]);
+  const own = OKABE_ITO.length - 1;
+  return [...ranked.slice(0, own).sort((a, b) => a - b).map(kind),
+    { name: "others", of: ranked.slice(own) }];
+})();
+
 function actionShares() {
   const rows = [...skillOrder].reverse();
   const z = rows.map((k) => usedActions.map((a) => record.skills.actions[k][a]));
@@ -31,7 +43,8 @@ function actionShares() {
       type: "heatmap", z, x: usedActions.map((a) => asText(actionNames[a])), y: rows.map((k) => `${k}`),
       zmin: 0, zmax: 1, showscale: false, xgap: 2, ygap: 2,
       colorscale: [[0, mix(scheme().surface, scheme().accent, 0.04)], [1, scheme().accent]],
-      text: z.map((row) => row.map((p) => (p >= 0.005 ? `${Math.round(100 * p)}%` : ""))),
+      text: z.map((row) => row.map((p) =>
+        (p >= 0.005 && usedActions.length <= 10 ? `${Math.round(100 * p)}%` : ""))),
       texttemplate: "%{text}", hovertemplate: "skill %{y}, %{x}: %{z:.1%}<extra></extra>",
     }],
     showlegend: false, margin: { l: 44, r: 8, t: 8, b: 32 },
@@ -44,17 +57,17 @@ function embeddingChart({ points, steps, prototypes }) {
   const xy = unpack(points);
   const at = unpack(steps);
   return () => {
-    const traces = actionNames.map((name, a) => {
+    const traces = actionKinds.map(({ name, of }, place) => {
       const x = [];
       const y = [];
       at.forEach((step, i) => {
-        if (actions[step] !== a) return;
+        if (!of.includes(actions[step])) return;
         x.push(xy[2 * i]);
         y.push(xy[2 * i + 1]);
       });
       return {
         type: "scatter", mode: "markers", name: asText(name), x, y, hoverinfo: "name",
-        marker: { size: 4, color: paletteColour(a), opacity: 0.7 },
+        marker: { size: 4, color: paletteColour(place), opacity: 0.7 },
       };
     }).filter((trace) => trace.x.length);
     traces.push({
