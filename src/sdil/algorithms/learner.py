@@ -136,6 +136,8 @@ _COUNTS = {
     "parts",
     "judge_updates",
     "n_centres",
+    "clone_updates",
+    "distance_updates",
 }
 _NOT_NEGATIVE = {
     "look_back",
@@ -176,11 +178,13 @@ _SHARES = {
     "most",
     "gae_lambda",
     "state_weight",
+    "noisy_share",
 }
 _LIMITS: tuple[tuple[set[str], Callable[[float], bool], str], ...] = (
     (_COUNTS, lambda value: value >= 1, "at least 1"),
     (_NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "0 or more"),
     (_POSITIVE, lambda value: 0 < value < math.inf, "above 0"),
     (_SHARES, lambda value: 0 <= value <= 1, "between 0 and 1"),
+    ({"good_share"}, lambda value: 0 < value < 1, "above 0 and under 1"),
     ({"gamma"}, lambda value: 0 <= value < 1, "0 or more and under 1"),
 )
