@@ -386,9 +386,20 @@ def test_presets_are_starting_points_and_warnings_are_one_line(folder, tmp_path,
 
 
 def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, monkeypatch):
-    short = sdil.SDIL(discovery_epochs=2, discovery_min_updates=1, n_skills=2, max_updates=20)
     from sdil.cli import demo
 
+    updates = {"min_updates": 20, "max_updates": 20}
+    short = sdil.SDIL(
+        discovery_epochs=2,
+        discovery_min_updates=1,
+        n_skills=2,
+        clone_updates=20,
+        distance_updates=20,
+        **updates,
+    )
+    for name, learner in (("bc-clean", sdil.BC(**updates)), ("bc-all", sdil.BC(**updates))):
+        label, _, clean_only = demo._RUNS[name]
+        monkeypatch.setitem(demo._RUNS, name, (label, learner, clean_only))
     monkeypatch.setitem(demo._RUNS, "sdil", ("SDIL, clean + noisy", short, False))
     out = tmp_path / "demo"
     options = ["demo", "--out", out, "--clean", 5, "--noisy", 5, "--episodes", 10]
@@ -397,6 +408,8 @@ def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, mo
     assert "BC, clean only" in text
     assert str(out / "demos" / "train") in text.replace("\n", "")
     assert (out / "runs" / "bc-all" / "policy.json").exists()
+    assert text.endswith(f"open {out / 'report.html'} in a browser to see what it learned\n")
+    assert "<title>sdil on fourrooms" in (out / "report.html").read_text()
     assert run(*options) == 2
     assert run(*options, "--overwrite") == 0
 

@@ -3,16 +3,23 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from sdil.cli import main
+from sdil.cli.report import _curves
 from sdil.explanation.record import Explanation
+from sdil.report.results import publish
+from sdil.studies.cell import Cell
+from sdil.studies.grid import Entry, Study, run_study
+from sdil.studies.runners import Finished
 
 SHORT = ("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30)
 SHORT += ("--min-updates", 20, "--patience", 10, "--n-skills", 2)
+SHORT += ("--clone-updates", 20, "--distance-updates", 20)
 
 
 def run(*arguments: object) -> int:
@@ -72,8 +79,48 @@ def test_a_page_a_record_and_figures(folder, trained, page, tmp_path, capsys):
     assert about["hyperparameters"]["n_skills"] == 2
     assert about["evaluation"]["n_episodes"] == 1000
     assert about["evaluation"] == answer["evaluation"]
-    assert set(about["phases"]) == {"discover", "select", "refine"}
+    assert {"discover", "select", "refine"} <= set(about["phases"])
     assert about["command"].startswith("sdil ")
+    epochs = json.loads((trained / "epochs.json").read_text())
+    for phase, said in about["phases"].items():
+        ours = [e for e in epochs if e["phase"] == phase]
+        assert said["epoch"] == ([e for e in ours if e["kept"]] or ours)[-1]["epoch"]
+        assert said["epochs"] == ours[-1]["epoch"]
+
+
+def test_curves_of_studies_running_and_published(tmp_path):
+    def pretend(jobs):
+        for job in jobs:
+            reward = job.inputs["clean"] / 100 + job.inputs["seed"] / 1000
+            record = {"inputs": job.inputs, "measures": {"reward": reward}, "warnings": []}
+            yield Finished(job.address, record, {"wall_s": 1.0, "cpu_s": 1.0})
+
+    entries = tuple(
+        Entry("BC", Cell("fourrooms", "bc", seed, clean, 0), clean)
+        for clean in (10, 30)
+        for seed in (0, 1, 2)
+    )
+    root = tmp_path / "studies"
+    results = run_study(Study("size", "Sizes", entries, "clean", champion="BC"), root, pretend)
+    run_study(Study("table", "No curve", entries[:1], champion="BC"), root, pretend)
+    curves = _curves(root)
+    assert list(curves) == ["size (fourrooms)"]
+    assert curves["size (fourrooms)"]["x"] == [10, 30]
+    assert curves["size (fourrooms)"]["series"]["BC"]["mean"] == pytest.approx([10.1, 30.1])
+    assert _curves(root / "size") == curves
+    untimed = tuple(replace(f, timing=None) for f in results.found)
+    publish(replace(results, found=untimed), tmp_path / "out")
+    published = _curves(tmp_path / "out")
+    assert published["size (fourrooms)"]["series"]["BC"]["mean"] == pytest.approx([10.1, 30.1])
+    assert _curves(tmp_path / "out" / "records" / "size.json") == published
+
+
+def test_figures_without_matplotlib(trained, folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    figures = tmp_path / "figures"
+    assert run("report", trained, "--data", folder, "--figures", figures) == 2
+    assert "pip install 'sdil[figures]'" in capsys.readouterr().err
+    assert not figures.exists()
 
 
 def test_what_exists_is_kept(folder, trained, page, tmp_path, capsys):
@@ -108,7 +155,7 @@ def test_records_alone_and_other_data_than_trained_on(folder, trained, tmp_path,
         (("--record", "{here}"), "exists already"),
         (("--figures", "{here}"), "is not empty"),
         (("--figures", "{here}/file"), "is a file"),
-        (("--record", "{here}/new", "--studies", "{here}/new"), "is not a folder of studies"),
+        (("--record", "{here}/new", "--studies", "{here}/new"), "takes a folder of studies"),
         (("--record", "{here}/new", "--studies", "{here}"), "holds no curves"),
         (("--record", "{here}/new", "--compare", "{here}/none"), "does not exist"),
         (("--record", "{here}/new", "--also", "{run}"), "--also takes other runs"),

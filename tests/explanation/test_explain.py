@@ -253,3 +253,17 @@ def test_one_clear_error_where_there_is_nothing_to_explain(demos, policy, fourro
     short = Truth(truth.clean_good[1:], truth.noisy_good)
     with pytest.raises(InputError, match="does not fit"):
         explain(policy, demos, about={}, truth=short)
+
+
+def test_steps_of_unknown_truth_are_left_out(policy, fourrooms):
+    demos, truth = fourrooms
+
+    def compared(noisy_good):
+        known = Truth(clean_good=truth.clean_good, noisy_good=noisy_good)
+        return explain(policy, demos, about={}, truth=known).about["truth"]
+
+    half = [np.where(np.arange(len(g)) % 2, g, -1) for g in truth.noisy_good]
+    assert compared(half)["share_good"] == pytest.approx(
+        np.mean(np.concatenate([g[1::2] for g in truth.noisy_good]))
+    )
+    assert compared([np.full(len(g), -1) for g in truth.noisy_good]) is None

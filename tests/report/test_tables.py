@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from sdil.errors import InputError
+from sdil.report.curves import curves_of
 from sdil.report.rendering import render
 from sdil.report.results import publish
 from sdil.report.tables import comparisons, headline, mean_text, notes, tables
 from sdil.studies.cell import Cell
-from sdil.studies.grid import Claim, Entry, Found, Results, Study
+from sdil.studies.grid import Claim, Entry, Found, Results, Study, read_published
 
 REWARDS = {"BC": (0.50, 0.55, 0.52), "SDIL": (0.70, 0.76, 0.71), "oracle": (0.80, 0.85, 0.81)}
 
@@ -139,3 +141,38 @@ def test_a_page(tmp_path, curve):
     before = {name: path.read_bytes() for name, path in written.items()}
     again = {path.name: path.read_bytes() for path in publish(made, tmp_path)}
     assert again == before
+    read = read_published(written["mine.json"])
+    assert read.study == made.study
+    assert tables(read)[0] == tables(made)[0]
+    assert curves_of(read) == curves_of(made)
+
+
+def test_curves_for_a_report():
+    whole = results("clean trajectories", (10, 100), tasks=("fourrooms", "sepsis"))
+    study = replace(whole.study, measures={"sepsis": "macro_auroc"})
+    lost = tuple(f for f in whole.found if (f.entry.row, f.entry.at) != ("BC", 100))
+    made = curves_of(Results(study, lost))
+    assert list(made) == ["mine (fourrooms)", "mine (sepsis)"]
+    curve = made["mine (fourrooms)"]
+    assert (curve["x"], curve["xlabel"], curve["ylabel"]) == (
+        [10, 100],
+        "clean trajectories",
+        "reward x100",
+    )
+    assert curve["series"]["BC"]["mean"] == [pytest.approx(52.33, abs=0.01), None]
+    assert curve["series"]["BC"]["low"][1] is None
+    ours = curve["series"]["SDIL"]
+    assert 70 <= ours["low"][1] < ours["mean"][1] < ours["high"][1] <= 76
+    assert made["mine (sepsis)"]["ylabel"] == "macro AUROC x100"
+    assert curves_of(results()) == {}  # a table of methods has none
+
+
+def test_published_records_that_are_damaged_are_refused(tmp_path):
+    path = tmp_path / "mine.json"
+    for text, says in (
+        ("[]", "damaged"),
+        ('{"study": {"format": 9}, "cells": []}', "format 9 is not known"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=says):
+            read_published(path)

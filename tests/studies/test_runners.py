@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
+import subprocess
+import sys
 
 import pytest
 from small import cell, records, study
@@ -83,3 +87,21 @@ def test_a_failing_cell_is_reported_and_stops_nothing(run, tmp_path):
     results = run_study(study(*entries), tmp_path, run)
     assert [f.state for f in results.found] == ["failed", "done"]
     assert "InputError: bc: hidden must be at least 1" in str(results.found[0].traceback)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_ends_with_the_process_that_started_it(how):
+    asked = job(cell(fields={"max_updates": 10**6, "min_updates": 10**6, "patience": 10**6}))
+    code = (
+        "import sys, json; from sdil.studies.runners import Job, on_workers;"
+        f"jobs = [Job('a', 'b', json.loads({json.dumps(asked.inputs)!r}))];"
+        "[print(event.process, flush=True) for event in on_workers(1)(jobs)]"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    worker = os.pidfd_open(int(parent.stdout.readline()))  # it is in the middle of its cell
+    assert not select.select([worker], [], [], 1)[0]
+    parent.send_signal(how)
+    parent.communicate()
+    assert select.select([worker], [], [], 60)[0], "it goes on without anyone to hear of it"
+    os.close(worker)

@@ -17,7 +17,7 @@ COMMANDS = {
     "score": "say how good each step and segment of demonstrations is",
     "curate": "write cleaner demonstrations: only the steps that score well",
     "report": "explain a run on one page: its skills, its scores, its figures",
-    "demo": "collect, train and evaluate on FourRooms, end to end",
+    "demo": "collect, train, evaluate and report on FourRooms, end to end",
     "study": "run the paper's experiments, or your own, and show their tables",
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
     "expert": "train a PPO agent to demonstrate a task (needs sdil[experts])",

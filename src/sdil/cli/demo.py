@@ -1,4 +1,4 @@
-"""`sdil demo`: the whole way on FourRooms, from nothing to a table."""
+"""`sdil demo`: the whole way on FourRooms, from nothing to a table and a page to look at."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sdil.algorithms.sdil import SDIL
 from sdil.cli.collect import collect
 from sdil.cli.console import check_seed, parse, print_table, progress, set_threads
 from sdil.cli.evaluate import measure_on
+from sdil.cli.report import report
 from sdil.cli.run import RunInputs, start_run
 from sdil.evaluation.rollout import evaluate
 from sdil.files import refuse_existing, write_json
@@ -38,7 +39,7 @@ def demo(
     seed: int = 0,
     overwrite: bool = False,
 ) -> None:
-    """Collect demonstrations of FourRooms, train on them, and measure what was learned.
+    """Collect demonstrations of FourRooms, train on them, measure and explain what was learned.
 
     Args:
         out: The folder to write; it must not exist.
@@ -91,6 +92,10 @@ def demo(
     rows.append(["the expert itself", f"{100 * sum(rewards) / len(rewards):.1f}", "100.0%", "", ""])
     print(f"\n3. {episodes} episodes each (reward x100 ± standard error), and 100 test episodes\n")
     print_table("FourRooms", ["learner", "reward", "success", "ACC", "macro-F"], rows)
-    print(f"demonstrations  {train}  (look: sdil inspect {train})")
+    print("\n4. Explaining the SDIL run: its skills, and which steps it takes for good")
+    page = out / "report.html"
+    report(out / "runs" / "sdil", data=train, out=page, seed=seed)
+    print(f"\ndemonstrations  {train}  (look: sdil inspect {train})")
     print(f"trained runs    {out / 'runs'}  (again: sdil evaluate {out / 'runs' / 'sdil'})")
     print(f"good steps?     sdil score {out / 'runs' / 'sdil'} --data {train} --out scores.parquet")
+    print(f"open {page} in a browser to see what it learned")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ import tyro
 
 from sdil.algorithms import LEARNERS, load_policy
 from sdil.cli.console import check_seed, parse, print_json, progress, set_threads
-from sdil.cli.run import read_run
+from sdil.cli.run import kept_of_each_phase, read_run
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import evaluate
@@ -21,6 +22,8 @@ from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
 from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.policy import Policy
+from sdil.report.curves import curves_of
+from sdil.studies.grid import read_published, read_study
 
 _EPISODES = 1_000
 
@@ -54,11 +57,12 @@ def report(
         data: Folder of demonstrations to look at; by default what the run was trained on.
         out: The HTML page to write.
         record: Also keep everything the page shows in this folder, for programs.
-        figures: Also write each figure as a file into this folder.
+        figures: Also write each figure as a file into this folder (needs sdil[figures]).
         format: Of the figures.
         compare: Runs whose embeddings are shown beside this one's, such as one with --mi-weight 0.
         also: Runs that differ in the seed: are their skills the same?
-        studies: Folder of curves to show, a JSON file each.
+        studies: Curves to show: a folder of studies, one study of it, or what `sdil study
+            publish` wrote.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
             the records alone.
         no_rollouts: Leave out the 1,000 episodes that measure the policy.
@@ -114,6 +118,8 @@ def _refuse(
     if record is not None:
         refuse_existing(record, overwrite=overwrite, marker="record.json")
     if figures is not None:
+        if find_spec("matplotlib") is None:
+            raise InputError("--figures needs Matplotlib: pip install 'sdil[figures]'")
         if figures.exists() and not figures.is_dir():
             raise InputError(f"{figures} is a file; --figures takes a folder")
         if figures.exists() and any(figures.iterdir()) and not overwrite:
@@ -135,9 +141,7 @@ def _about(
     trained_on = demos.clean_only().fingerprint() if about["clean_only"] else fingerprint
     if trained_on != about["fingerprint"]:
         warnings.append("these are not the demonstrations that the run was trained on")
-    phases = {}
-    for epoch in read_json(run / "epochs.json", what="a finished run"):
-        phases[epoch["phase"]] = epoch
+    epochs = read_json(run / "epochs.json", what="a finished run")
     return {
         "title": f"{learner} on {task or data.name}",
         "run": str(run),
@@ -152,7 +156,7 @@ def _about(
         "versions": about["versions"],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "evaluation": None,
-        "phases": phases,
+        "phases": kept_of_each_phase(epochs),
         "warnings": warnings,
         "command": shlex.join(about["command"]),
     }
@@ -175,19 +179,30 @@ def _evaluate(policy: Policy, environment: str, seed: int, update: Any) -> dict[
     }
 
 
-def _curves(folder: Path) -> dict[str, Any]:
-    """The curves in a folder, by the names of their files."""
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder of studies")
-    curves = {}
-    for path in sorted(folder.glob("*.json")):
-        curve = read_json(path, what="a folder of studies")
-        if not isinstance(curve, dict) or not {"x", "series"} <= set(curve):
-            continue  # other files of a study lie beside its curves
-        _check_curve(path, curve)
-        curves[path.stem] = curve
+def _curves(place: Path) -> dict[str, Any]:
+    """The curves of all studies there, finished or not, published or not; and curves as such."""
+    if not place.exists():
+        raise InputError(f"{place} does not exist; --studies takes a folder of studies")
+    files = [place]
+    if place.is_dir():
+        among = ("*.json", "*/study.json", "records/*.json")
+        files = sorted({path for pattern in among for path in place.glob(pattern)})
+    curves: dict[str, Any] = {}
+    for path in files:
+        if path.name == "study.json":
+            curves |= curves_of(read_study(path.parent))
+            continue
+        found = read_json(path, what="a folder of studies")
+        names = set(found) if isinstance(found, dict) else set()
+        if {"study", "cells"} <= names:
+            curves |= curves_of(read_published(path))
+        elif {"x", "series"} <= names:
+            _check_curve(path, found)
+            curves[path.stem] = found
     if not curves:
-        raise InputError(f'{folder} holds no curves: JSON files with "x" and "series"')
+        raise InputError(
+            f"{place} holds no curves: no study that varies something and is at least begun"
+        )
     return curves
 
 

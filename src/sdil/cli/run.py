@@ -185,7 +185,7 @@ def _train(
     return {
         "epochs": len(listener.epochs),
         "seconds": seconds,
-        "phases": _kept_of_each_phase(listener.epochs),
+        "phases": kept_of_each_phase(listener.epochs),
     }
 
 
@@ -206,7 +206,7 @@ def _more_inputs(
     return {"env": None if env == "none" else env}
 
 
-def _kept_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def kept_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What was said of the weights that each phase keeps, and how many epochs it took."""
     phases: dict[str, list[dict[str, Any]]] = {}
     for epoch in epochs:

@@ -214,8 +214,8 @@ def _complete(
             warnings.append(f"{dead} of {probs.shape[1]} skills are hardly used")
     truth = None
     if episodes.good is not None and len(demos.noisy):
-        truth = _against_truth(optimality[n_clean:], episodes.good[n_clean:] > 0)
-        if truth["auroc"] is not None and truth["auroc"] < 0.5:
+        truth = _against_truth(optimality[n_clean:], episodes.good[n_clean:])
+        if truth is not None and truth["auroc"] is not None and truth["auroc"] < 0.5:
             warnings.append(
                 f"on the noisy set the scores contradict the truth (AUROC {truth['auroc']:.2f})"
             )
@@ -230,8 +230,15 @@ def _complete(
     }
 
 
-def _against_truth(optimality: Array, good: Array) -> dict[str, float | None]:
-    """Scores of noisy steps as probabilities of being good, (1 + o) / 2, against the truth."""
+def _against_truth(optimality: Array, truth: Array) -> dict[str, float | None] | None:
+    """Scores of noisy steps as probabilities of being good, (1 + o) / 2, against the truth.
+
+    Steps of unknown truth (-1) are left out; None where no step is left.
+    """
+    known = truth >= 0
+    if not known.any():
+        return None
+    optimality, good = optimality[known], truth[known] > 0
     auroc, precision = compare_with_truth(optimality, good)
     measured = calibration((1 + optimality) / 2, good)
     return {

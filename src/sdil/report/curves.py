@@ -1,4 +1,4 @@
-"""Figures of a study: curves with bands, and for a table of methods intervals and profiles.
+"""A study's curves, and its figures: curves with bands, or intervals and profiles of methods.
 
 Interquartile means with stratified bootstrap 95% intervals. Colours are those of Okabe and Ito,
 which colour-blind people can tell apart; markers differ too.
@@ -26,7 +26,7 @@ def draw(results: Results, stem: Path) -> list[Path]:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise InputError("figures need Matplotlib: pip install 'sdil[report]'") from None
+        raise InputError("figures need Matplotlib: pip install 'sdil[figures]'") from None
     mpl.use("agg")
     mpl.rcParams.update({"svg.hashsalt": "sdil", "font.size": 9, "axes.titlesize": 10})
     made = {"": _curves(results)} if results.study.axis else _methods(results)
@@ -43,6 +43,35 @@ def draw(results: Results, stem: Path) -> list[Path]:
     return written
 
 
+def curves_of(results: Results) -> dict[str, dict[str, Any]]:
+    """A curve for each task that has been measured, as a report shows it; none of a table.
+
+    {"lambda (fourrooms)": {"x", "xlabel", "ylabel", "series": {row: {"mean", "low", "high"}}}},
+    with None where a row has no value.
+    """
+    study = results.study
+    made: dict[str, dict[str, Any]] = {}
+    for task in study.tasks if study.axis else ():
+        measure, points = study.measure_of(task), results.points(task)
+        series = {}
+        for row in study.rows:
+            found = [_estimate(results, row, task, measure, at) for at in points]
+            if any(found):
+                series[row] = {
+                    "mean": [e and e.value for e in found],
+                    "low": [e and (e.value if e.low is None else e.low) for e in found],
+                    "high": [e and (e.value if e.high is None else e.high) for e in found],
+                }
+        if series:
+            made[f"{study.name} ({task})"] = {
+                "x": points,
+                "xlabel": str(study.axis),
+                "ylabel": f"{NAMES[measure]} x{scale(measure):g}".removesuffix(" x1"),
+                "series": series,
+            }
+    return made
+
+
 def _figure(columns: int, height: float, width: float = 4.2) -> tuple[Any, list[Any]]:
     from matplotlib.figure import Figure
 
@@ -55,38 +84,33 @@ def _figure(columns: int, height: float, width: float = 4.2) -> tuple[Any, list[
 
 
 def _curves(results: Results) -> Any:
-    study = results.study
-    tasks = [t for t in study.tasks if any(_has(results, row, t) for row in study.rows)]
-    if not tasks:
+    study, curves = results.study, curves_of(results)
+    if not curves:
         return None
-    figure, axes = _figure(len(tasks), 3.4)
-    for ax, task in zip(axes, tasks, strict=True):
-        measure = study.measure_of(task)
-        points = results.points(task)
-        for i, row in enumerate(study.rows):
-            found = [(at, _estimate(results, row, task, measure, at)) for at in points]
-            known = [(at, e) for at, e in found if e is not None]
-            if not known:
-                continue
-            x = [_place(at, points) for at, _ in known]
+    figure, axes = _figure(len(curves), 3.4)
+    for ax, (name, curve) in zip(axes, curves.items(), strict=True):
+        points = curve["x"]
+        for row, found in curve["series"].items():
+            i = study.rows.index(row)
+            known = [k for k, mean in enumerate(found["mean"]) if mean is not None]
+            x = [_place(points[k], points) for k in known]
+            mean, low, high = ([found[n][k] for k in known] for n in ("mean", "low", "high"))
             colour = COLOURS[i % len(COLOURS)]
             dashed = "--" if row.startswith("BC, clean only") else "-"
             ax.plot(
                 x,
-                [e.value for _, e in known],
+                mean,
                 dashed,
                 marker=MARKERS[i % len(MARKERS)],
                 markersize=4,
                 color=colour,
                 label=row,
             )
-            low = [e.value if e.low is None else e.low for _, e in known]
-            high = [e.value if e.high is None else e.high for _, e in known]
             ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         ax.set_xticks([_place(at, points) for at in points], [f"{at:g}" for at in points])
-        ax.set_title(task)
-        ax.set_xlabel(str(study.axis))
-        ax.set_ylabel(f"{NAMES[measure]} x100")
+        ax.set_title(name.removeprefix(f"{study.name} (").removesuffix(")"))
+        ax.set_xlabel(curve["xlabel"])
+        ax.set_ylabel(curve["ylabel"])
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure

@@ -191,10 +191,6 @@ def _hash(script: str) -> str:
 
 
 def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise InputError(
-            "the page needs plotly; install it with: pip install 'sdil[report]'"
-        ) from None
+    from plotly.offline import get_plotlyjs
+
     return get_plotlyjs()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -261,27 +262,55 @@ def _kind(job: Job) -> tuple[str, str]:
 def read_study(folder: Path) -> Results:
     """A study's records, as far as they are there and not stale."""
     about = read_json(folder / _FILE, what="a study")
-    version = about.get("format") if isinstance(about, dict) else None
-    if version != FORMAT_VERSION:
-        raise InputError(f"{folder / _FILE}: format {version!r} is not known")
-    try:
-        entries = tuple(
-            Entry(e["row"], Cell.from_json(e["cell"]), e["at"]) for e in about["entries"]
-        )
+    with _checked(folder / _FILE):
+        study = _study_of(about, about, "entries")
         kept = [str(e["address"]) for e in about["entries"]]
-        study = Study(
-            about["name"],
-            about["title"],
-            entries,
-            about["axis"],
-            about["measures"],
-            about["champion"],
-            Claim(**about["claim"]) if about.get("claim") else None,
+        command = about["command"]
+    placed = list(zip(study.entries, kept, strict=True))
+    return _find(study, placed, Records(folder.parent), Sources(), command)
+
+
+def read_published(path: Path) -> Results:
+    """The records of a study in one file (`sdil study publish`), as they were when it was made."""
+    about = read_json(path, what="a folder of published studies")
+    with _checked(path):
+        study = _study_of(about["study"], about, "cells")
+        found = tuple(
+            Found(
+                entry,
+                cell["state"],
+                {"measures": cell["measures"], "warnings": cell.get("warnings", [])}
+                if "measures" in cell
+                else None,
+            )
+            for entry, cell in zip(study.entries, about["cells"], strict=True)
         )
+        return Results(study, found, about["command"])
+
+
+@contextmanager
+def _checked(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError) as error:
-        raise InputError(f"{folder / _FILE}: damaged ({error!r})") from None
-    placed = list(zip(entries, kept, strict=True))
-    return _find(study, placed, Records(folder.parent), Sources(), about["command"])
+        raise InputError(f"{path}: damaged ({error!r})") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _study_of(about: dict[str, Any], file: dict[str, Any], entries: str) -> Study:
+    """The inverse of `Study.as_json`, with the entries that lie in the file by this name."""
+    if about["format"] != FORMAT_VERSION:
+        raise ValueError(f"format {about['format']!r} is not known")
+    return Study(
+        about["name"],
+        about["title"],
+        tuple(Entry(e["row"], Cell.from_json(e["cell"]), e["at"]) for e in file[entries]),
+        about["axis"],
+        about["measures"],
+        about["champion"],
+        Claim(**about["claim"]) if about.get("claim") else None,
+    )
 
 
 def _find(

@@ -78,7 +78,7 @@ function drawSummary() {
       ["Brier score", truth.brier], ["Brier skill", truth.brier_skill],
     ]),
     pairs("Hyper-parameters", Object.entries(about.hyperparameters ?? {})),
-    pairs("Training, last epoch", Object.entries(about.phases ?? {})),
+    pairs("Training, weights kept", Object.entries(about.phases ?? {})),
     pairs("Versions", Object.entries(about.versions ?? {})),
   ].filter(Boolean));
   byId("foot").textContent = `Written by sdil ${about.versions?.sdil ?? ""}. This file holds its `
