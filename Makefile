@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench install
+.PHONY: demo test check docs bench install
 
-demo: install       ## collect, train and evaluate on FourRooms, end to end
+demo: install       ## collect, train, evaluate and report on FourRooms, end to end
 	$(BIN)/sdil demo --out demo --overwrite
 
 test: install       ## the whole test suite
@@ -15,7 +15,10 @@ check: install      ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: install      ## every figure of the README, measured on this machine
+docs: install       ## the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: install      ## figures of the README and the documentation, measured on this machine
 	$(BIN)/python benchmarks/training_speed.py
 	$(BIN)/python benchmarks/rollout_speed.py
 	$(BIN)/python benchmarks/training_memory.py
@@ -23,6 +26,8 @@ bench: install      ## every figure of the README, measured on this machine
 	$(BIN)/python benchmarks/discovery_speed.py
 	$(BIN)/python benchmarks/sdil_curve.py
 	$(BIN)/python benchmarks/sepsis_figures.py
+	$(BIN)/python benchmarks/curation.py
+	$(BIN)/python benchmarks/study_overhead.py
 
 install: .venv/installed
 
