@@ -10,17 +10,16 @@ step) of change points and, beside it, of runs of steps all good or all bad.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
-from report import begin
+from report import Target, begin, finish
 
 SETTINGS = (
     "fourrooms:10",
@@ -32,6 +31,17 @@ SETTINGS = (
     "doorkey-6x6:30",
     "sepsis:100",
 )
+
+_WANTED: dict[tuple[str, str], dict[str, float]] = {
+    **{
+        (f"fourrooms:{size}{noise}", "auroc"): {"at_least": least}
+        for size, least in ((10, 0.80), (30, 0.90), (100, 0.95))
+        for noise in ("", ":detours")
+    },
+    ("doorkey-6x6:30", "auroc"): {"at_least": 0.85},
+    ("fourrooms:30", "ece"): {"at_most": 0.08},
+    ("fourrooms:30", "brier_skill"): {"at_least": 0.0},
+}
 
 
 def run_cell(setting: str, noisy: int, seed: int) -> dict[str, Any]:
@@ -101,10 +111,10 @@ def main(
     noisy: int = 600,
     seeds: tuple[int, ...] = tuple(range(10)),
     workers: int = 2,
-    cells: Path | None = None,
+    as_json: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
     markdown: Path | None = None,
 ) -> None:
-    """Measure, and print a Markdown table."""
+    """Measure, and print a Markdown table and whether the targets are met."""
     about = begin(settings=list(only), noisy=noisy, seeds=list(seeds))
     os.environ["OMP_NUM_THREADS"] = "1"
     done: list[dict[str, Any]] = []
@@ -116,8 +126,7 @@ def main(
             print(
                 f"{i}/{len(running)} {done[-1]['setting']} {done[-1]['seed']} {shown}", flush=True
             )
-    if cells is not None:
-        cells.write_text("".join(json.dumps(c) + "\n" for c in done))
+    done.sort(key=lambda cell: (only.index(cell["setting"]), cell["seed"]))
     columns = {
         "auroc": "AUROC",
         "auroc_likelihood": "likelihood alone",
@@ -139,6 +148,16 @@ def main(
     print(text)
     if markdown is not None:
         markdown.write_text(text)
+    targets = [
+        Target(f"{setting}, {columns[name]}", _mean_of(done, setting, name), **wanted)
+        for (setting, name), wanted in _WANTED.items()
+        if setting in only
+    ]
+    finish(about, done, targets, as_json)
+
+
+def _mean_of(cells: list[dict[str, Any]], setting: str, name: str) -> float:
+    return float(np.mean([c[name] for c in cells if c["setting"] == setting]))
 
 
 def _mean(cells: list[dict[str, Any]], name: str) -> str:
