@@ -158,6 +158,14 @@ def test_witnesses_are_weighed_by_how_they_agree():
         assert (np.diff(odds) >= 0).all()
 
 
+def test_a_signal_alone_keeps_its_order():
+    signal = np.arange(100.0)
+    (edges,), (log_odds,) = weigh_signals([signal], 0.5)
+    found = worth(signal, edges, log_odds)
+    assert (np.diff(found) >= 0).all()
+    assert found[0] < -0.5 < 0.5 < found[-1]
+
+
 def test_what_is_not_known_is_worth_nothing():
     edges, log_odds = np.arange(9.0), np.linspace(-1, 1, 10)
     np.testing.assert_allclose(worth(np.array([np.nan, -5.0, 50.0]), edges, log_odds), [0, -1, 1])
