@@ -24,6 +24,7 @@ BASE = {
     "markov",
     "policy",
     "scores",
+    "segmentation",
 }
 MAY_SEE = {
     "formats": BASE,
@@ -70,6 +71,7 @@ BASE_ORDER = {
     "simulators": {"errors", "spaces", "table"},
     "markov": {"errors", "spaces"},
     "scores": {"spaces"},
+    "segmentation": {"scores", "spaces"},
     "policy": {"errors", "files", "spaces", "windows"},
 }
 HEAVY_FOR_LEARNERS = {

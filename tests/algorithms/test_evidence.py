@@ -158,6 +158,14 @@ def test_witnesses_are_weighed_by_how_they_agree():
         assert (np.diff(odds) >= 0).all()
 
 
+def test_a_signal_alone_keeps_its_order():
+    signal = np.arange(100.0)
+    (edges,), (log_odds,) = weigh_signals([signal], 0.5)
+    found = worth(signal, edges, log_odds)
+    assert (np.diff(found) >= 0).all()
+    assert found[0] < -0.5 < 0.5 < found[-1]
+
+
 def test_what_is_not_known_is_worth_nothing():
     edges, log_odds = np.arange(9.0), np.linspace(-1, 1, 10)
     np.testing.assert_allclose(worth(np.array([np.nan, -5.0, 50.0]), edges, log_odds), [0, -1, 1])
@@ -171,10 +179,10 @@ def test_a_signal_that_cannot_tell_clean_from_noisy_is_not_heard():
     assert not separates(np.full(100, np.nan), noisy)
 
 
-def test_steps_are_drawn_by_the_square_of_their_probability():
+def test_steps_are_drawn_by_the_cube_of_their_probability():
     draw = draw_by_score(torch.tensor([-1.0, 0.0, 1.0]), torch.Generator().manual_seed(0))
     counts = np.bincount(draw(10_000).numpy(), minlength=3) / 10_000
-    np.testing.assert_allclose(counts, [0, 0.2, 0.8], atol=0.02)
+    np.testing.assert_allclose(counts, [0, 1 / 9, 8 / 9], atol=0.02)
 
 
 def test_equal_states_have_one_number():

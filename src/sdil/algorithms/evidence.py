@@ -32,7 +32,7 @@ _WAYPOINTS = 64
 _EXPECTILE = 0.1  # low: the shortest of the ways that were seen counts
 _DISCOUNT = 0.95
 _LEAST_VALUE = _DISCOUNT**200
-_ROUNDS = 50
+_ROUNDS = 5  # more of them fade what only two signals agree on
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
 _CAUTION = 0.7  # and what they say together once more: chosen on other seeds than the tables'
 _STANDARD_ERRORS = 2.0  # by which a signal must rate clean steps above noisy ones to be heard
@@ -133,12 +133,12 @@ def gather_evidence(
 
 
 def draw_by_score(scores: Tensor, generator: torch.Generator) -> Callable[[int], Tensor]:
-    """Draws noisy steps with weight p^2, p the probability that they are good. (N,)
+    """Draws noisy steps with weight p^3, p the probability that they are good. (N,)
 
     Doubtful steps are drawn seldom, not never: where no step is surely good, a doubtful one still
     says more of what to do there than nothing.
     """
-    reached = ((1.0 + scores.double()) / 2.0).clamp(min=1e-6).square().cumsum(0)
+    reached = ((1.0 + scores.double()) / 2.0).clamp(min=1e-3).pow(3).cumsum(0)
     reached = reached / reached[-1]
 
     def draw(count: int) -> Tensor:
@@ -268,7 +268,7 @@ def weigh_signals(signals: list[Array], good_share: float) -> tuple[list[Array],
     """Bins of each signal, and the log-odds of "good" that each bin is worth.
 
     Expectation-maximisation over the noisy steps (N,), begun at the mean of their ranks. Within a
-    signal more is never worse.
+    signal more is never worse. A signal that is alone has nobody to agree with: its ranks decide.
     """
     from scipy.stats import rankdata
     from sklearn.isotonic import IsotonicRegression
@@ -285,7 +285,7 @@ def weigh_signals(signals: list[Array], good_share: float) -> tuple[list[Array],
     prior = np.log(good_share / (1 - good_share))
     p = 0.05 + 0.9 * rankdata(ranks) / n
     log_odds = [np.zeros(N_BINS) for _ in signals]
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if len(signals) > 1 else 1):
         total = np.full(n, prior)
         for i, signal_bins in enumerate(bins):
             known = signal_bins >= 0

@@ -19,6 +19,7 @@ from sdil.formats.scores import ScoredSet, write_scores
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.judges import JudgingPolicy
 from sdil.scores import StepScores
+from sdil.segmentation import segments_of
 from sdil.spaces import Array
 
 
@@ -37,9 +38,9 @@ def score(
 ) -> None:
     """Judge demonstrations step by step with a trained policy that can.
 
-    Writes a row per step: set, episode, step, skill (of SDIL), optimality (-1 bad to 1 good),
-    segment (a run of equal skill; without skills, of steps all good or all bad) and its mean
-    optimality.
+    Writes a row per step: set, episode, step, skill (of SDIL), optimality (-1 bad to 1 good), how
+    unsure it is (spread) and the signals behind it where there are several, segment (between
+    changes of the score; with one signal alone, a run of equal skill) and its mean optimality.
 
     Args:
         run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
@@ -86,6 +87,7 @@ _LABELS = {
     "segments": "segments",
     "mean": "mean optimality",
     "good": "share above 0",
+    "spread": "mean spread",
     "auroc": "AUROC against the truth",
     "average_precision": "average precision",
 }
@@ -99,9 +101,14 @@ def _summarise(judged: Sequence[StepScores], good: list[Array] | None) -> dict[s
     return {
         "episodes": len(judged),
         "steps": len(optimality),
-        "segments": sum(len(s.segments()) for s in judged),
+        "segments": sum(len(segments_of(s)) for s in judged),
         "mean": float(optimality.mean()),
         "good": float((optimality > 0).mean()),
+        "spread": None if any(s.spread is None for s in judged) else _mean_spread(judged),
         "auroc": auroc,
         "average_precision": precision,
     }
+
+
+def _mean_spread(judged: Sequence[StepScores]) -> float:
+    return float(np.concatenate([s.spread for s in judged if s.spread is not None]).mean())

@@ -28,6 +28,7 @@ from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.judges import JudgingPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
+from sdil.segmentation import segments_of
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
@@ -74,7 +75,7 @@ def explain(
     world = None if environment is None else World(environment)
     try:
         episodes = _episodes(demos, truth, world)
-        scores = _scores(judged, episodes)
+        scores = _scores(judged)
         record: dict[str, Any] = {
             "about": _complete(about, demos, episodes, optimality, judged),
             "action_names": _action_names(demos, world),
@@ -169,19 +170,13 @@ def _places(trajectories: Trajectories, world: World | None) -> tuple[Array | No
     return before, (after - before).astype(np.int8)
 
 
-def _scores(judged: list[StepScores], episodes: Episodes) -> Scores:
+def _scores(judged: list[StepScores]) -> Scores:
     optimality = np.concatenate([s.optimality for s in judged])
-    skill = _joined(judged, "skill")
-    label = optimality > 0 if skill is None else skill
-    starts = episodes.offsets[:-1]
-    changes = np.ones(len(label), bool)
-    changes[1:] = label[1:] != label[:-1]
-    changes[starts] = True
-    number = np.cumsum(changes)  # over all episodes
-    spread = _joined(judged, "spread")
+    skill, spread = _joined(judged, "skill"), _joined(judged, "spread")
+    lengths = [[s.stop - s.start for s in segments_of(scores)] for scores in judged]
     return Scores(
         optimality=optimality.astype(np.float32),
-        segment=(number - np.repeat(number[starts], np.diff(episodes.offsets))).astype(np.int32),
+        segment=np.concatenate([np.repeat(np.arange(len(n)), n) for n in lengths]).astype(np.int32),
         skill=None if skill is None else skill.astype(np.int16),
         parts={
             name: np.concatenate([s.parts[name] for s in judged]).astype(np.float32)

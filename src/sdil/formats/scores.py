@@ -11,6 +11,7 @@ import numpy as np
 
 from sdil.files import new_file
 from sdil.scores import StepScores
+from sdil.segmentation import segments_of
 from sdil.spaces import Array
 
 
@@ -27,14 +28,16 @@ class ScoredSet:
 
 
 def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
-    """Write set, episode, step, skill (where there are skills), optimality, segment, its mean.
+    """Write set, episode, step, skill, optimality, its spread and parts, segment, its mean.
+
+    Skill, spread and parts only where the scores have them.
 
     Every set has the same further columns.
     """
     columns: dict[str, list[Array]] = {}
     for name, judged in sets.items():
         for i, (episode, scores) in enumerate(zip(judged.ids, judged.scores, strict=True)):
-            n, segments = len(scores.optimality), scores.segments()
+            n, segments = len(scores.optimality), segments_of(scores)
             number = np.repeat(np.arange(len(segments)), [s.stop - s.start for s in segments])
             row = {
                 "set": np.full(n, name, object),
@@ -42,6 +45,8 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
                 "step": np.arange(n),
                 **({} if scores.skill is None else {"skill": scores.skill}),
                 "optimality": scores.optimality,
+                **({} if scores.spread is None else {"spread": scores.spread}),
+                **scores.parts,
                 "segment": number,
                 "segment_optimality": np.array([s.optimality for s in segments])[number],
                 **{column: values[i] for column, values in judged.more.items()},

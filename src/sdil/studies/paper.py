@@ -1,9 +1,10 @@
 """The paper's experiments, and those it lacks, as data.
 
 Table 1, the sensitivity to lambda, epsilon and the share of clean demonstrations (section 5) and
-SDIL*; then the number of skills, the size of the noisy set, the share of bad steps, and the curve
-over clean trajectories. "Clean only" is the paper's first setting. Learners that weigh noisy steps
-are BC without any, and so appear in the second alone.
+SDIL*; then the number of skills, the size of the noisy set, the share of bad steps, the curve over
+clean trajectories, and what the step score is worth, part by part. "Clean only" is the paper's
+first setting. Learners that weigh noisy steps are BC without any, and so appear in the second
+alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sdil.studies.grid import Claim, Entry, Study
 from sdil.studies.source import Sources
 
 FULL_SEEDS = (0, 1, 2, 3, 4)
+TEN_SEEDS = tuple(range(10))
 QUICK_SEEDS = (0, 1)
 
 LAMBDAS = (0.0, 0.2, 0.5, 0.8, 1.0, 2.0, 3.0)
@@ -90,7 +92,10 @@ def _clean(method: Method) -> Method:
 BC = _method("BC", "bc")
 BC_BACK = _method("BC, 5 steps back", "bc", look_back=5)
 DWBC = _method("DWBC", "dwbc")
+ISW_BC = _method("ISW-BC", "isw-bc")
+DEMODICE = _method("DemoDICE", "demodice")
 WEIGHTED = _method("weighted BC", "weighted-bc")
+SCORED = _method("scored BC", "scored-bc")
 SDIL = _method("SDIL", "sdil")
 ORACLE = _method("oracle (a limit)", "oracle")
 _IMITATORS = (
@@ -103,6 +108,12 @@ _IMITATORS = (
 )
 
 
+def _as_in_the_paper() -> Method:
+    return Method(
+        "SDIL as in the paper", "sdil", sorted_fields(Sources().preset_of("sdil", "paper"))
+    )
+
+
 def table1(options: Options) -> Study:
     """Every method, both settings, every task."""
     methods = [
@@ -110,13 +121,14 @@ def table1(options: Options) -> Study:
         *_IMITATORS,
         _method("ACIL", "acil"),
         DWBC,
-        _method("ISW-BC", "isw-bc"),
-        _method("DemoDICE", "demodice"),
+        ISW_BC,
+        DEMODICE,
         _method("ILEED", "ileed"),
         _method("CAIL", "cail"),
         WEIGHTED,
+        SCORED,
         _method("SDIL*", "sdil", next_state=False),
-        Method("SDIL as in the paper", "sdil", sorted_fields(Sources().preset_of("sdil", "paper"))),
+        _as_in_the_paper(),
         SDIL,
         ORACLE,
     ]
@@ -124,7 +136,7 @@ def table1(options: Options) -> Study:
     entries = [
         Entry(m.row, m(options, task=task, clean=clean, noisy=noisy, seed=seed))
         for seed in options.all_seeds
-        for task in ("fourrooms", "doorkey-5x5", "doorkey-6x6", "sepsis")
+        for task in ("fourrooms", "doorkey-5x5", "sepsis")
         for m in methods
     ]
     if options.data is not None:
@@ -152,7 +164,13 @@ def sensitivity_to_epsilon(options: Options) -> Study:
 def skills(options: Options) -> Study:
     """SDIL over the number of skills."""
     return _sensitivity(
-        options, "skills", "K, the number of skills", "n_skills", SKILLS, with_dec_only=True
+        options,
+        "skills",
+        "K, the number of skills",
+        "n_skills",
+        SKILLS,
+        with_dec_only=True,
+        tasks=("fourrooms",),
     )
 
 
@@ -183,7 +201,12 @@ def no_next_state(options: Options) -> Study:
     star = _method("SDIL*", "sdil", next_state=False)
     sizes = (options.clean or 10,) if options.quick or options.clean else (10, 30, 100)
     return _over_clean(
-        options, "no-next-state", "SDIL*: discovery without the next state", sizes, (star,)
+        options,
+        "no-next-state",
+        "SDIL*: discovery without the next state",
+        sizes,
+        (star,),
+        tasks=("fourrooms", "sepsis"),
     )
 
 
@@ -198,9 +221,9 @@ def curve(options: Options) -> Study:
 def noisy_size(options: Options) -> Study:
     """How much a larger noisy set helps."""
     methods = (_clean(BC), BC, WEIGHTED, DWBC, SDIL, ORACLE)
+    clean, _ = options.sizes(30, 600)
     entries = [
-        Entry(m.row, m(options, task=task, clean=clean, noisy=size, seed=seed), size)
-        for task, (clean, _) in _places(options, 30, 100).items()
+        Entry(m.row, m(options, task="fourrooms", clean=clean, noisy=size, seed=seed), size)
         for size in ((0, 100) if options.quick else NOISY_SIZES)
         for seed in options.all_seeds
         for m in methods
@@ -211,12 +234,13 @@ def noisy_size(options: Options) -> Study:
 def bad_share(options: Options) -> Study:
     """A share of the noisy set replaced by an expert's."""
     methods = (_clean(BC), BC, WEIGHTED, DWBC, SDIL, ORACLE)
+    clean, noisy = options.sizes(30, 600)
     entries = [
         Entry(
             m.row,
             m(
                 options,
-                task=task,
+                task="fourrooms",
                 clean=clean,
                 noisy=noisy,
                 seed=seed,
@@ -224,13 +248,50 @@ def bad_share(options: Options) -> Study:
             ),
             share,
         )
-        for task, (clean, noisy) in _places(options, 30, 100).items()
         for share in EXPERT_SHARES
         for seed in options.all_seeds
         for m in methods
     ]
     axis = "share of noisy trajectories that are an expert's"
     return _curve("bad-share", "The share of bad steps in the noisy set", axis, entries)
+
+
+def scores(options: Options) -> Study:
+    """What the step score is worth: against other weights, and with each of its parts left out."""
+    methods = (
+        _clean(BC),
+        DWBC,
+        ISW_BC,
+        DEMODICE,
+        WEIGHTED,
+        SCORED,
+        _as_in_the_paper(),
+        SDIL,
+        ORACLE,
+    )
+    parts = (
+        _method("SDIL, no likelihood", "sdil", signals="progress+value"),
+        _method("SDIL, no progress", "sdil", signals="likelihood+value"),
+        _method("SDIL, no value", "sdil", signals="likelihood+progress"),
+        _method("SDIL, the paper's score", "sdil", score="pu"),
+        _method("SDIL, noisy steps not imitated", "sdil", noisy_share=0.0),
+        _method("SDIL, no filter of pairs", "sdil", epsilon=1.0),
+        _method("SDIL, L_adv 0.1", "sdil", adv_weight=0.1),
+    )
+    places = {"fourrooms": (10, 30, 100), "doorkey-6x6": (30,), "sepsis": (100,)}
+    if options.quick or options.clean:
+        places = dict.fromkeys(places, (options.clean or 10,))
+    taken_apart = {("fourrooms", 30 if 30 in places["fourrooms"] else places["fourrooms"][0])}
+    _, noisy = options.sizes(0, 600)
+    seeds = options.seeds or (QUICK_SEEDS if options.quick else TEN_SEEDS)
+    entries = [
+        Entry(m.row, m(options, task=task, clean=size, noisy=noisy, seed=seed), size)
+        for seed in seeds
+        for task, sizes in places.items()
+        for size in sizes
+        for m in (*methods, *(parts if (task, size) in taken_apart else ()))
+    ]
+    return _curve("scores", "What the step score is worth", "clean trajectories", entries)
 
 
 STUDIES: dict[str, Callable[[Options], Study]] = {
@@ -243,6 +304,7 @@ STUDIES: dict[str, Callable[[Options], Study]] = {
     "noisy-size": noisy_size,
     "bad-share": bad_share,
     "curve": curve,
+    "scores": scores,
 }
 
 
@@ -262,9 +324,12 @@ def _sensitivity(
     values: Sequence[Value],
     *,
     with_dec_only: bool = False,
+    tasks: Sequence[str] = ("fourrooms", "sepsis"),
 ) -> Study:
     entries = []
-    for task, (clean, noisy) in _places(options, 30, 100).items():
+    places = _places(options, 30, 100)
+    for task in tasks:
+        clean, noisy = places[task]
         for value in values:
             for seed in options.all_seeds:
                 place: dict[str, Any] = {"task": task, "clean": clean, "noisy": noisy, "seed": seed}
@@ -286,12 +351,13 @@ def _over_clean(
     sizes: Iterable[int],
     others: Sequence[Method],
     limits: Sequence[Method] = (),
+    tasks: Sequence[str] = ("fourrooms", "doorkey-6x6"),
 ) -> Study:
     _, noisy = options.sizes(0, 600)
     entries = [
         Entry(m.row, m(options, task=task, clean=size, noisy=noisy, seed=seed), size)
         for size in sizes
-        for task in ("fourrooms", "doorkey-6x6", "sepsis")
+        for task in tasks
         for seed in options.all_seeds
         for m in (_clean(BC), *others, SDIL, *limits)
     ]
