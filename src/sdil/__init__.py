@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sdil.algorithms.isw_bc import ISWBC as ISWBC
     from sdil.algorithms.mce_irl import MCEIRL as MCEIRL
     from sdil.algorithms.oracle import Oracle as Oracle
+    from sdil.algorithms.scored_bc import ScoredBC as ScoredBC
     from sdil.algorithms.sdil import SDIL as SDIL
     from sdil.algorithms.weighted_bc import WeightedBC as WeightedBC
     from sdil.curation import curate as curate
@@ -55,6 +56,7 @@ _HOMES = {
     "DensityIRL": "sdil.algorithms.density_irl",
     "GAIL": "sdil.algorithms.gail",
     "SDIL": "sdil.algorithms.sdil",
+    "ScoredBC": "sdil.algorithms.scored_bc",
     "Demonstrations": "sdil.demonstrations",
     "InputError": "sdil.errors",
     "Spaces": "sdil.spaces",

@@ -25,7 +25,7 @@ SMALLER = [  # the same commands, on sizes that take seconds
     (
         r"(sdil train sdil .*)",
         r"\1 --min-updates 20 --max-updates 20 --discovery-epochs 2 --discovery-min-updates 1 "
-        r"--n-skills 2",
+        r"--n-skills 2 --clone-updates 20 --distance-updates 20",
     ),
     (r"(WeightedBC|BC)\(\)", r"\1(min_updates=40, max_updates=40)"),
 ]
@@ -59,6 +59,7 @@ def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert {language for language, _ in found} == {"sh", "python"}
     assert used == set(range(len(SMALLER))), "the tutorial has changed: so must SMALLER"
     assert sdil.load_demonstrations("demos/curated").noisy.n_steps > 0
+    assert "<title>sdil on fourrooms" in (tmp_path / "report.html").read_text()
     assert "reward x100:" in capsys.readouterr().out
 
 
