@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -145,6 +146,13 @@ def test_a_page(tmp_path, curve):
     assert read.study == made.study
     assert tables(read)[0] == tables(made)[0]
     assert curves_of(read) == curves_of(made)
+
+
+def test_a_page_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'sdil\[figures\]'"):
+        publish(results(), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_curves_for_a_report():
