@@ -1,6 +1,6 @@
 """The picture of a report for the README: its summary, and the demonstrations with one open.
 
-    python tools/screenshot.py report.html docs/images/report.png
+    make demo && python tools/screenshot.py demo/report.html docs/images/report.png
 
 Needs Playwright and Chromium (/usr/bin/chromium, or what CHROMIUM names).
 """
@@ -33,6 +33,7 @@ def main(page_path: Path, out: Path) -> None:
         page.wait_for_selector("html[data-ready]", state="attached")
         summary = page.locator("#details").bounding_box()
         top = page.screenshot(clip=_clip(0, summary["y"] - 8))
+        page.add_style_tag(content="body > header { display: none }")  # it is above already
         page.locator("#demonstrations-title").evaluate("(node) => node.scrollIntoView()")
         page.locator("#timeline-chart[data-drawn]").wait_for()
         page.wait_for_timeout(1000)

@@ -36,9 +36,7 @@ def parse(command: Callable[..., Result], arguments: Sequence[str], name: str) -
     """Call `command` with the arguments of the command line; tyro exits with 2 on a wrong one."""
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs)
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
-    if (
-        asks_for_help and command.__doc__
-    ):  # tyro would keep the line breaks within an argument's text
+    if asks_for_help and command.__doc__:  # tyro keeps line breaks within an argument's text
         command.__doc__ = re.sub(r"\n {8,}(?=\S)", " ", inspect.cleandoc(command.__doc__))
     with _wrapped() if asks_for_help else nullcontext():
         return tyro.cli(command, args=list(arguments), prog=f"sdil {name}", config=config)

@@ -6,6 +6,7 @@ import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 
 from sdil.algorithms import load_policy
 from sdil.algorithms.bc import BC
@@ -95,7 +96,8 @@ def demo(
     print("\n4. Explaining the SDIL run: its skills, and which steps it takes for good")
     page = out / "report.html"
     report(out / "runs" / "sdil", data=train, out=page, seed=seed)
-    print(f"\ndemonstrations  {train}  (look: sdil inspect {train})")
-    print(f"trained runs    {out / 'runs'}  (again: sdil evaluate {out / 'runs' / 'sdil'})")
-    print(f"good steps?     sdil score {out / 'runs' / 'sdil'} --data {train} --out scores.parquet")
+    data, ours = quote(str(train)), quote(str(out / "runs" / "sdil"))
+    print(f"\ndemonstrations  {train}  (look: sdil inspect {data})")
+    print(f"trained runs    {out / 'runs'}  (again: sdil evaluate {ours})")
+    print(f"good steps?     sdil score {ours} --data {data} --out scores.parquet")
     print(f"open {page} in a browser to see what it learned")
