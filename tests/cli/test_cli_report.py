@@ -11,7 +11,10 @@ import pytest
 from sdil.cli import main
 from sdil.explanation.record import Explanation
 
-SHORT = ("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30)
+SHORT = (
+    *("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30),
+    *("--clone-updates", 20, "--distance-updates", 20),
+)
 SHORT += ("--min-updates", 20, "--patience", 10, "--n-skills", 2)
 
 

@@ -25,7 +25,7 @@ SMALLER = [  # the same commands, on sizes that take seconds
     (
         r"(sdil train sdil .*)",
         r"\1 --min-updates 20 --max-updates 20 --discovery-epochs 2 --discovery-min-updates 1 "
-        r"--n-skills 2",
+        r"--n-skills 2 --clone-updates 20 --distance-updates 20",
     ),
     (r"(WeightedBC|BC)\(\)", r"\1(min_updates=40, max_updates=40)"),
 ]
