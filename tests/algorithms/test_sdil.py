@@ -25,6 +25,8 @@ from sdil.networks.skills import Compatibility
 from sdil.windows import Windows
 
 SHORT = SDIL(
+    score="pu",
+    noisy_share=0.0,
     discovery_epochs=4,
     discovery_min_updates=1,
     pu_interval=2,
@@ -32,7 +34,10 @@ SHORT = SDIL(
     min_updates=40,
     patience=20,
     max_updates=60,
+    clone_updates=40,
+    distance_updates=40,
 )
+WITH_SIGNALS = replace(SHORT, score="signals", noisy_share=0.75)
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +255,10 @@ def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
 @pytest.mark.parametrize(
     "variant",
     [
+        SDIL(),
         SDIL.paper(),
+        SDIL(score="pu"),
+        SDIL(signals="progress"),
         SDIL(zeta_step=0.0),
         SDIL(mi_weight=0.0),
         SDIL(distillation="prob"),
@@ -268,6 +276,8 @@ def test_every_variant_trains_and_acts(variant, demos):
         "min_updates",
         "patience",
         "max_updates",
+        "clone_updates",
+        "distance_updates",
     )
     short = replace(variant, **{name: getattr(SHORT, name) for name in fields})
     with warnings.catch_warnings():
@@ -289,12 +299,14 @@ def test_one_skill_is_a_plain_policy_on_the_state(demos):
     assert alone == along
 
 
-@pytest.mark.parametrize("phase", ["discover", "select", "refine"])
+@pytest.mark.parametrize(
+    "phase", ["clone clean", "measure distances", "discover", "select", "refine"]
+)
 def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
     class KilledError(Exception):
         pass
 
-    settings = replace(SHORT, adv_weight=0.5, negative_below=1.0)
+    settings = replace(WITH_SIGNALS, adv_weight=0.5, negative_below=1.0)
     kept = {}
 
     def die(epoch):
@@ -307,7 +319,32 @@ def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
     resumed = settings.fit(demos, seed=0, resume=kept["state"]).tensors()
     whole = settings.fit(demos, seed=0).tensors()
     assert whole.keys() == resumed.keys()
-    assert all(torch.equal(whole[k], resumed[k]) for k in whole)
+    for name, tensor in whole.items():  # the value of an action never seen is NaN
+        assert torch.equal(tensor.nan_to_num(7.0), resumed[name].nan_to_num(7.0)), name
+
+
+def test_signals_judge_instead_of_skills(demos, tmp_path):
+    policy = WITH_SIGNALS.fit(demos, seed=0)
+    first = policy.score(demos.noisy)[0]
+    assert set(first.parts) <= {"likelihood", "progress", "value"}
+    assert first.parts
+    assert first.spread.shape == first.optimality.shape
+    by_skills = first.skill_probs @ policy.skill_optimality.double().numpy()
+    assert not np.allclose(first.optimality, by_skills)
+    policy.save(tmp_path / "run")
+    again = load_policy(tmp_path / "run").score([demos.noisy[0]])[0]
+    np.testing.assert_allclose(again.optimality, first.optimality, atol=1e-12)
+    with pytest.raises(InputError, match="signals are some of"):
+        replace(WITH_SIGNALS, signals="luck").fit(demos)
+
+
+def test_good_noisy_steps_are_imitated_by_their_score(demos):
+    """With every noisy step in the batches, phase 2 sees more than the clean set."""
+    alone = replace(WITH_SIGNALS, noisy_share=0.0).fit(demos, seed=0).tensors()
+    both = WITH_SIGNALS.fit(demos, seed=0).tensors()
+    discovered = [k for k in alone if k.startswith("discovery.")]
+    assert all(torch.equal(alone[k], both[k]) for k in discovered)  # phase 1 is the same
+    assert not torch.equal(alone["acting.g.prototypes"], both["acting.g.prototypes"])
 
 
 def test_scores_of_any_trajectories(policy, demos, tmp_path):
@@ -477,7 +514,13 @@ def two_skill_world(seed: int) -> tuple[Demonstrations, list[np.ndarray]]:
 def test_it_finds_the_two_skills_and_ranks_the_bad_one_below():
     right = 0
     settings = SDIL(
-        n_skills=2, discovery_epochs=40, discovery_min_updates=1000, min_updates=40, max_updates=60
+        score="pu",
+        noisy_share=0.0,
+        n_skills=2,
+        discovery_epochs=40,
+        discovery_min_updates=1000,
+        min_updates=40,
+        max_updates=60,
     )
     for seed in range(10):
         demos, good = two_skill_world(seed)

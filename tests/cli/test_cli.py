@@ -344,7 +344,10 @@ def test_progress_bars_only_on_a_terminal(tmp_path):
 def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     import duckdb
 
+    from sdil.segmentation import segments_of
+
     short = ["--discovery-epochs", 2, "--discovery-min-updates", 1, "--n-skills", 2]
+    short += ["--clone-updates", 20, "--distance-updates", 20]
     options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20, "--tensorboard"]
     assert run("train", "sdil", *options, *short) == 0
     assert list((tmp_path / "run" / "tensorboard").iterdir())
@@ -353,14 +356,17 @@ def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     table = tmp_path / "scores.parquet"
     command = ["score", tmp_path / "run", "--data", folder, "--out", table, "--set", "both"]
     assert run(*command) == 0
-    rows = duckdb.sql(f"SELECT * FROM '{table}' ORDER BY set, episode, step").fetchall()
+    columns = "set, episode, step, skill, optimality, segment, segment_optimality"
+    rows = duckdb.sql(f"SELECT {columns} FROM '{table}' ORDER BY set, episode, step").fetchall()
+    written = set(duckdb.sql(f"SELECT * FROM '{table}'").columns)
+    assert {"spread", "progress"} <= written  # how sure, and one of the signals
     demos = sdil.load_demonstrations(folder)
     assert len(rows) == demos.all.n_steps
     judged = sdil.load_policy(tmp_path / "run").score(demos.clean)[0]
     mine = [r for r in rows if r[:2] == ("clean", "clean-0")]
     assert [r[3] for r in mine] == judged.skill.tolist()
     assert [r[4] for r in mine] == pytest.approx(judged.optimality.tolist(), abs=1e-9)
-    for segment in judged.segments():
+    for segment in segments_of(judged):
         for r in mine[segment.start : segment.stop]:
             assert r[6] == pytest.approx(segment.optimality)
     assert run(*command) == 2

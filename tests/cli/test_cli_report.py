@@ -17,9 +17,11 @@ from sdil.studies.cell import Cell
 from sdil.studies.grid import Entry, Study, run_study
 from sdil.studies.runners import Finished
 
-SHORT = ("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30)
+SHORT = (
+    *("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30),
+    *("--clone-updates", 20, "--distance-updates", 20),
+)
 SHORT += ("--min-updates", 20, "--patience", 10, "--n-skills", 2)
-SHORT += ("--clone-updates", 20, "--distance-updates", 20)
 
 
 def run(*arguments: object) -> int:

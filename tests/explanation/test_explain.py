@@ -24,6 +24,8 @@ SHORT = SDIL(
     patience=10,
     max_updates=30,
     n_skills=4,
+    clone_updates=20,
+    distance_updates=20,
 )
 
 

@@ -44,6 +44,7 @@ def test_all_that_a_record_says():
     assert told["episodes"] == 0  # DWBC sees the state alone: sepsis is solved exactly
     assert told["success_interval"] == [told["success"], told["success"]]
     short = {"discovery_epochs": 1, "discovery_min_updates": 1}
+    short |= {"clone_updates": 20, "distance_updates": 20}
     skilled, _ = measure(inputs(learner="sdil", fields=short, measured="all"))
     assert skilled["measures"]["perplexity"] >= 1
 

@@ -34,7 +34,7 @@ _DISCOUNT = 0.95
 _LEAST_VALUE = _DISCOUNT**200
 _ROUNDS = 5  # more of them fade what only two signals agree on
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
-_CAUTION = 0.7  # and what they say together once more: chosen on other seeds than the tables'
+_CAUTION = 0.9  # and what they say together once more: chosen on other seeds than the tables'
 _STANDARD_ERRORS = 2.0  # by which a signal must rate clean steps above noisy ones to be heard
 
 

@@ -27,7 +27,7 @@ from sdil.windows import varying_inputs
 class ScoredBC(WeighingLearner):
     """Behaviour cloning of the clean steps and of noisy ones by their score."""
 
-    noisy_share: float = 0.9
+    noisy_share: float = 0.75
     """Share of each batch drawn from noisy steps by their score."""
     signals: str = "likelihood+progress+value"
     """The kinds of evidence behind the score."""

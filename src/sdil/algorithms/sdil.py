@@ -121,7 +121,7 @@ class SDIL:
     discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
-    noisy_share: float = 0.9
+    noisy_share: float = 0.75
     """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
     the paper."""
     distillation: Literal["log", "prob"] = "log"

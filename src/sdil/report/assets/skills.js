@@ -219,7 +219,9 @@ function studyChart(study) {
       return [...band, { ...shown, y, name: asText(name), mode: "lines+markers",
         line: { color, width: 2 }, hovertemplate: "%{x}: %{y:.3g}" }];
     });
-    return { traces, hovermode: "x", xaxis: { title: asText(study.xlabel ?? "") },
+    const wide = study.x.every((x) => x > 0) && Math.max(...study.x) >= 8 * Math.min(...study.x);
+    const scale = wide ? { type: "log", tickvals: study.x, ticktext: study.x.map(String) } : {};
+    return { traces, hovermode: "x", xaxis: { title: asText(study.xlabel ?? ""), ...scale },
       yaxis: { title: asText(study.ylabel ?? "") } };
   };
 }
