@@ -23,7 +23,7 @@ from torch import Tensor
 from sdil.algorithms.learner import Epoch, OnEpoch, State
 from sdil.algorithms.optimality import skill_scores, step_scores
 from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
-from sdil.algorithms.training import Optimisation, Sums, refuse_divergence, total
+from sdil.algorithms.training import Optimisation, refuse_divergence, total
 from sdil.demonstrations import Demonstrations
 from sdil.networks.encoders import RecordedFeatures
 from sdil.networks.hierarchical import SkillModel
@@ -104,8 +104,7 @@ def discovery_loss(
     skills = chosen @ g.prototypes  # z_t (B, d_z)
     logits = pi_low.act(batch.states, skills)
     terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
-    best = log_probs.detach().amax(1, keepdim=True)
-    figures = {"usage": (log_probs.detach() == best).float().mean(0)}
+    figures = {"skill": log_probs.detach().argmax(1)}  # the most probable one (B,)
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
         terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())
@@ -251,17 +250,18 @@ class Discovery:
         zeta = min(1.0, self.epoch * settings.zeta_step)
         n = self.updates_per_epoch
         sources = (torch.rand(n, generator=generator) < zeta).tolist()
-        sums, usage = Sums(), torch.zeros(settings.n_skills)
+        told: dict[str, list[Tensor]] = {}  # averaged when the epoch is over: fewer operations
         for index, source in zip(self._batches(n), sources, strict=True):
             random = self._draw(len(index), source)
             terms, figures = discovery_loss(
                 self.model, self.T, self._batch(index), random, settings
             )
             self.optimisation.descend(total(terms))
-            usage += figures.pop("usage")
-            sums.add({**terms, **figures})
-        self.usage = usage / n
-        means = sums.means()
+            for name, value in (*terms.items(), *figures.items()):
+                told.setdefault(name, []).append(value.detach())
+        skills = torch.cat(told.pop("skill"))
+        self.usage = skills.bincount(minlength=settings.n_skills) / len(skills)
+        means = {name: float(torch.stack(values).double().mean()) for name, values in told.items()}
         refuse_divergence("discover", means)
         if settings.mi_weight > 0:
             candidates, survived = means.pop("n_candidates"), means.pop("n_survived")
