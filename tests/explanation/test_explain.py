@@ -15,6 +15,7 @@ from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.explanation.world import World
 from sdil.formats.folder import Truth
+from sdil.segmentation import segments_of
 
 SHORT = SDIL(
     discovery_epochs=4,
@@ -60,7 +61,7 @@ def test_scores_and_segments_are_the_policys(record, policy, demos):
     )
     starts = record.episodes.offsets
     for e in (0, 5, len(judged) - 1):
-        segments = judged[e].segments()
+        segments = segments_of(judged[e])
         numbers = np.repeat(np.arange(len(segments)), [s.stop - s.start for s in segments])
         assert record.scores.segment[starts[e] : starts[e + 1]].tolist() == numbers.tolist()
     assert record.episodes.is_clean.sum() == len(demos.clean)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,10 @@ def main(arguments: list[str]) -> None:
     if arguments and arguments[0] in commands:
         parse(commands[arguments[0]], arguments[1:], f"study {arguments[0]}")
         return
-    about = (f"  {name:<13}  {_first_line(make)}" for name, make in STUDIES.items())
+    about = (
+        textwrap.fill(f"  {name:<13}  {_first_line(make)}", 80, subsequent_indent=" " * 17)
+        for name, make in STUDIES.items()
+    )
     print(_USAGE.format(studies="\n".join(about)))
     if not arguments or arguments[0] not in ("-h", "--help"):
         raise InputError("which study? See above.")
