@@ -133,12 +133,12 @@ def gather_evidence(
 
 
 def draw_by_score(scores: Tensor, generator: torch.Generator) -> Callable[[int], Tensor]:
-    """Draws noisy steps with weight p^3, p the probability that they are good. (N,)
+    """Draws noisy steps with weight p^2, p the probability that they are good. (N,)
 
     Doubtful steps are drawn seldom, not never: where no step is surely good, a doubtful one still
     says more of what to do there than nothing.
     """
-    reached = ((1.0 + scores.double()) / 2.0).clamp(min=1e-3).pow(3).cumsum(0)
+    reached = ((1.0 + scores.double()) / 2.0).clamp(min=1e-3).square().cumsum(0)
     reached = reached / reached[-1]
 
     def draw(count: int) -> Tensor:
