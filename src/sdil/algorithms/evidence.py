@@ -80,13 +80,16 @@ def gather_evidence(
     index = torch.arange(len(windows))
     following, exists = windows.next_states_at(index)
     states = windows.at(index).state
-    numbering = Numbering(torch.cat([states, following[exists]]).float().numpy())
     is_last = torch.cat([windows.times[1:] == 0, torch.ones(1, dtype=torch.bool)])
     last_of = index[is_last][torch.searchsorted(index[is_last], index)]  # of its episode (N,)
     clean = index[:n_clean]
     unit = n_clean / float(is_last[:n_clean].sum())  # mean length of a clean demonstration
     pointed = clean[exists[:n_clean]]
     pointed = pointed[torch.randperm(len(pointed), generator=generator)[:_WAYPOINTS]]
+    compared, advantage = torch.empty(0, states.shape[1]), np.empty((0, n_actions))
+    if "value" in chosen:
+        ends = (is_last & exists)[:n_clean].nonzero()[:, 0]
+        compared, advantage = _compare_actions(windows, following, exists, ends, n_actions)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
         evidence = Evidence(
@@ -94,8 +97,10 @@ def gather_evidence(
             members=MEMBERS,
             hidden=settings.hidden,
             waypoints=len(pointed),
-            states=len(numbering),
+            states=len(compared),
         )
+    evidence.states.copy_(compared)
+    evidence.advantage.copy_(torch.from_numpy(advantage))
     evidence.standardise.fit(windows)
     evidence.waypoints.copy_(evidence.standardise(following[pointed]))
     evidence.remaining.copy_((last_of - index)[pointed] / unit)
@@ -103,21 +108,6 @@ def gather_evidence(
         _train_clones(evidence, windows, n_clean, settings, stages, generator)
     if "progress" in chosen and len(pointed):
         _train_distance(evidence, windows, last_of, n_clean, unit, settings, stages, generator)
-    if "value" in chosen:
-        rows = torch.cat([states, following]).float().numpy()
-        numbers = numbering.of(rows)
-        ends = numbers[len(states) :][(is_last & exists)[:n_clean].nonzero()[:, 0].numpy()]
-        known = exists.numpy()
-        graph = plan(
-            numbers[: len(states)][known],
-            windows.actions_at(index).long().numpy()[known],
-            numbers[len(states) :][known],
-            ends,
-            (len(numbering), n_actions),
-        )
-        evidence.states[numbers[: len(states)]] = states.float()
-        evidence.states[numbers[len(states) :][known]] = following[exists].float()
-        evidence.advantage.copy_(torch.from_numpy(graph))
     told = {name: getattr(evidence, name)(windows)[n_clean:].numpy() for name in chosen}
     heard = {
         name: signal
@@ -221,6 +211,31 @@ def _train_distance(
         updates=settings.distance_updates,
         without_decay=("distance",),
     )
+
+
+def _compare_actions(
+    windows: Windows, following: Tensor, exists: Tensor, ends: Tensor, n_actions: int
+) -> tuple[Tensor, Array]:
+    """The states in which several actions were seen (U, I), and the signal of each (U, A).
+
+    `following` are the states after each step, where `exists`; `ends` are the steps that end clean
+    demonstrations. Where states never come again there is nothing to compare, and nothing is kept.
+    """
+    index = torch.arange(len(windows))
+    states = windows.at(index).state
+    rows = torch.cat([states, following]).float()
+    numbering = Numbering(rows.numpy())
+    before, after = numbering.of_rows.numpy()[: len(index)], numbering.of_rows.numpy()[len(index) :]
+    known = exists.numpy()
+    signal = plan(
+        before[known],
+        windows.actions_at(index).long().numpy()[known],
+        after[known],
+        after[ends.numpy()],
+        (len(numbering), n_actions),
+    )
+    several = np.flatnonzero((~np.isnan(signal)).sum(1) > 1)
+    return rows[numbering.first[several]], signal[several]
 
 
 def plan(

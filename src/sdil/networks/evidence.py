@@ -91,9 +91,9 @@ class Evidence(nn.Module):
     remaining: Tensor
     """How far each is from the end of its demonstration, in mean lengths of one. (P,)"""
     states: Tensor
-    """Every distinct recorded state. (U, I)"""
+    """The recorded states in which more than one action was seen. (U, I)"""
     advantage: Tensor
-    """The value signal of each action in it; NaN where it was never seen. (U, A)"""
+    """The value signal of each action there; NaN where it was never seen. (U, A)"""
     edges: Tensor
     """Where the bins of each signal meet. (signals, N_BINS - 1)"""
     log_odds: Tensor
@@ -202,14 +202,14 @@ class Evidence(nn.Module):
         return torch.cat(parts)
 
     def value(self, windows: Windows) -> Tensor:
-        """The advantage of the action in the graph; NaN where the state or action is new. (N,)"""
+        """The advantage of the action in the graph; 0 where there is nothing to compare. (N,)"""
         index = torch.arange(len(windows))
         known = Numbering(self.states.float().numpy())
         found = torch.from_numpy(known.of(windows.at(index).state.float().numpy()))
-        advantage = torch.full((len(index),), torch.nan, dtype=torch.float64)
+        advantage = torch.zeros(len(index), dtype=torch.float64)
         seen = found >= 0
         actions = windows.actions_at(index[seen]).long()
-        advantage[seen] = self.advantage[found[seen], actions].double()
+        advantage[seen] = self.advantage[found[seen], actions].double().nan_to_num(0.0)
         return advantage
 
 
@@ -220,7 +220,7 @@ class Numbering:
         self._numbers: dict[bytes, int] = {}
         rows = np.ascontiguousarray(states)
         found = [self._numbers.setdefault(row.tobytes(), len(self._numbers)) for row in rows]
-        self.of_rows = torch.tensor(found)
+        self.of_rows = torch.tensor(found, dtype=torch.int64)
         """The number of each state. (B,)"""
         self.first = torch.from_numpy(np.unique(found, return_index=True)[1])
         """Where each number first appears. (U,)"""
