@@ -19,6 +19,7 @@ from sdil.algorithms.discovery import (
     discovery_loss,
     gumbel,
 )
+from sdil.algorithms.reuse import adversarial_loss, bad_steps, distillation_loss
 from sdil.algorithms.training import seeded, total
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility
@@ -213,10 +214,10 @@ def test_frozen_parts_do_not_move_in_select(demos):
 def test_distillation_by_hand():
     log_probs = torch.tensor([[0.2, 0.8], [0.5, 0.5]]).log()
     teacher = torch.tensor([1, 0])
-    assert SDIL()._distil(log_probs, teacher).item() == pytest.approx(
+    assert distillation_loss(log_probs, teacher, "log").item() == pytest.approx(
         -(math.log(0.8) + math.log(0.5)) / 2
     )
-    assert SDIL.paper()._distil(log_probs, teacher).item() == pytest.approx(-(0.8 + 0.5) / 2)
+    assert distillation_loss(log_probs, teacher, "prob").item() == pytest.approx(-(0.8 + 0.5) / 2)
 
 
 def test_the_bound_of_L_adv():
@@ -225,17 +226,19 @@ def test_the_bound_of_L_adv():
         torch.tensor([0, 0]),
     )
     p = logits.softmax(1)[:, 0].detach()
-    unlikelihood = SDIL()._adversarial(logits, actions)
+    unlikelihood = adversarial_loss(logits, actions, "unlikelihood")
     assert unlikelihood.item() == pytest.approx(float(-(1 - p).log().mean()), rel=1e-5)
     (gradient,) = torch.autograd.grad(unlikelihood, logits)
     assert gradient[0, 0] > 0
-    paper = SDIL.paper()._adversarial(logits, actions)
+    paper = adversarial_loss(logits, actions, "log")
     assert paper.item() == pytest.approx(float(p.log().mean()), rel=1e-5)
     (gradient,) = torch.autograd.grad(paper, logits)
     assert gradient[0, 0] > 0
     assert gradient[1].tolist() == [0, 0]  # p = 0.002: nothing left to push
     certain = torch.tensor([[60.0, 0.0]], requires_grad=True)
-    (gradient,) = torch.autograd.grad(SDIL()._adversarial(certain, torch.tensor([0])), certain)
+    (gradient,) = torch.autograd.grad(
+        adversarial_loss(certain, torch.tensor([0]), "unlikelihood"), certain
+    )
     assert gradient[0, 0] == pytest.approx(1.0)  # the surest mistakes are pushed hardest
 
 
@@ -245,10 +248,10 @@ def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
         torch.randperm(len(discovery.steps.windows), generator=torch.Generator().manual_seed(0))
     ]
     noisy = discovery.scores[discovery.steps.noisy]
-    bad = replace(SDIL(), negative_below=-0.25, negative_share=0.2)._bad_steps(discovery)
+    bad = bad_steps(discovery, SDIL(negative_below=-0.25, negative_share=0.2))
     assert len(bad) == int(0.2 * len(noisy))
     assert discovery.scores[bad].max() <= noisy.sort().values[len(bad) - 1]
-    few = replace(SDIL(), negative_below=-0.99)._bad_steps(discovery)
+    few = bad_steps(discovery, SDIL(negative_below=-0.99))
     assert len(few) == (noisy < -0.99).sum()
 
 
@@ -300,7 +303,16 @@ def test_one_skill_is_a_plain_policy_on_the_state(demos):
 
 
 @pytest.mark.parametrize(
-    "phase", ["clone clean", "measure distances", "discover", "select", "refine"]
+    "phase",
+    [
+        "clone clean",
+        "measure distances",
+        "discover",
+        "select",
+        "refine",
+        "select on clean",
+        "refine on clean",
+    ],
 )
 def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
     class KilledError(Exception):

@@ -24,20 +24,16 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from sdil.algorithms.discovery import Discovery, TrainingSteps, gumbel
-from sdil.algorithms.evidence import chosen_signals, draw_by_score, gather_evidence
+from sdil.algorithms.discovery import Discovery, TrainingSteps
+from sdil.algorithms.evidence import chosen_signals, gather_evidence
 from sdil.algorithms.learner import OnEpoch, State, check, hold_out
 from sdil.algorithms.pairs import FilterForm
+from sdil.algorithms.reuse import Reuse
 from sdil.algorithms.training import (
-    Budget,
-    Convergence,
-    Optimisation,
     Stages,
     below,
-    mean_nll,
     nest,
     seeded,
     with_more,
@@ -45,11 +41,10 @@ from sdil.algorithms.training import (
 from sdil.demonstrations import Demonstrations
 from sdil.networks.evidence import Evidence
 from sdil.networks.hierarchical import HierarchicalPolicy, SkillArchitecture, SkillModel
-from sdil.networks.skills import Compatibility, select
+from sdil.networks.skills import Compatibility
 from sdil.windows import Windows
 
 JUDGE, DISCOVER, SELECT, REFINE = range(4)
-_LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
 
 
 @dataclass(frozen=True)
@@ -124,6 +119,9 @@ class SDIL:
     noisy_share: float = 0.75
     """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
     the paper."""
+    compare_clean: bool = True
+    """Whether phase 2 is also run on the clean set alone, and the policy kept that predicts clean
+    validation actions more often: with few clean demonstrations a score may mislead."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     adv_weight: float = 0.0
@@ -202,24 +200,28 @@ class SDIL:
         for part in (discovered.pi_low, model.encoder.features, model.pi_low):
             part.standardise.load_state_dict(statistics)
         begun = JUDGE if resume is None else int(resume["phase"])
-        own = None if resume is None else below(resume, "own")
-        found: State = {}
+        found: State = {}  # by earlier phases
+
+        def listen(phase: int) -> OnEpoch | None:
+            return with_more(on_epoch, lambda: {"phase": torch.tensor(phase), **found})
+
+        def own_of(phase: int) -> State | None:
+            return None if resume is None or begun != phase else below(resume, "own")
 
         # Not in the paper: judge every noisy step before anything is learned from it.
         evidence: Evidence | None = None
         if self.score == "signals" and len(steps.noisy):
             if begun == JUDGE:
-                listen = with_more(on_epoch, lambda: _phase(JUDGE))
+                stages = Stages(self, generator, listen(JUDGE), own_of(JUDGE))
                 evidence = gather_evidence(
                     steps.windows,
                     len(steps.clean),
                     valid_windows,
                     sizes[1],
                     self,
-                    Stages(self, generator, listen, own),
+                    stages,
                     generator,
                 )
-                own = None
             else:
                 assert resume is not None
                 evidence = Evidence.of_tensors(below(resume, "evidence"))
@@ -229,7 +231,7 @@ class SDIL:
         judged = None if evidence is None else _judge(evidence, steps)
         discovery = Discovery(steps, discovered, T, self, generator, judged)
         if begun <= DISCOVER:
-            discovery.run(with_more(on_epoch, lambda: {**_phase(DISCOVER), **found}), own)
+            discovery.run(listen(DISCOVER), own_of(DISCOVER))
         else:
             assert resume is not None
             discovered.load_state_dict(below(resume, "discovered"))
@@ -241,78 +243,28 @@ class SDIL:
         model.g.load_state_dict(discovered.g.state_dict())
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
 
-        good = None
-        if self.noisy_share > 0 and discovery.scores is not None:
-            good = draw_by_score(discovery.scores[steps.noisy], generator)
-
-        def batch(index: Tensor) -> Tensor:
-            """Clean steps, and a share of good noisy ones where they are used."""
-            if good is None:
-                return index
-            n_noisy = round(self.noisy_share * len(index))
-            n_clean = len(steps.clean)
-            drawn = torch.randint(n_clean, (len(index) - n_noisy,), generator=generator)
-            return torch.cat([drawn, n_clean + good(n_noisy)])
-
-        def converge(phase: int, name: str, loss: Any, trained: torch.nn.Module) -> None:
-            optimisation = Optimisation(
-                {name: trained},
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                generator=generator,
-            )
-            Convergence(
-                name,
-                optimisation,
-                loss=loss,
-                valid_loss=lambda: mean_nll(model.logits, valid_windows),
-                n_samples=len(steps.clean) if good is None else len(steps.windows),
-                batch_size=self.batch_size,
-                budget=Budget(self.min_updates, self.patience, self.max_updates),
-            ).run(
-                with_more(on_epoch, lambda: {**_phase(phase), **found}),
-                own if begun == phase else None,
-            )
-
-        def imitate(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """`log p(z_t)` under f_uni (B, K), action logits (B, A), and the actions taken."""
-            window = steps.windows.at(index)
-            log_probs = model.log_probs(window)
-            noise = gumbel(len(index), self.n_skills, generator)
-            skills = select(log_probs, noise, self.temperature) @ model.g.prototypes
-            return log_probs, model.pi_low(window.state, skills), steps.windows.actions_at(index)
-
-        # Lines 8-11: phase 2, select. g and pi_low are frozen; f_uni learns.
-        teacher = _most_probable(discovered, steps)  # z-bar_t
-
-        def select_loss(index: Tensor) -> dict[str, Tensor]:
-            index = batch(index)
-            log_probs, logits, actions = imitate(index)
-            return {
-                "imitation": F.cross_entropy(logits, actions),
-                "distillation": self._distil(log_probs, teacher[index]),
-            }
-
-        if begun <= SELECT:
-            model.g.requires_grad_(False)
-            model.pi_low.requires_grad_(False)
-            converge(SELECT, "select", select_loss, model.encoder)
-            model.requires_grad_(True)
-
-        # Lines 12-14: phase 2, refine f_uni, g and pi_low together.
-        bad = self._bad_steps(discovery)  # D_neg
-        found["bad_steps"] = bad
-
-        def refine_loss(index: Tensor) -> dict[str, Tensor]:
-            _, logits, actions = imitate(batch(index))
-            terms = {"imitation": F.cross_entropy(logits, actions)}
-            if self.adv_weight > 0 and len(bad) and logits.shape[1] > 1:
-                drawn = torch.randint(len(bad), (self.batch_size,), generator=generator)
-                _, bad_logits, bad_actions = imitate(bad[drawn])
-                terms["adversarial"] = self.adv_weight * self._adversarial(bad_logits, bad_actions)
-            return terms
-
-        converge(REFINE, "refine", refine_loss, model)
+        # Lines 8-14: phase 2, select and refine (`reuse.py`). With noisy steps and, where that is
+        # to be compared, on the clean set alone: clean validation decides.
+        start = _copy(model.state_dict())
+        reuse = Reuse(model, discovery, valid_windows, self, generator)
+        found["bad_steps"] = reuse.bad
+        attempts: list[tuple[float, State]] = []
+        for attempt, share in enumerate(reuse.shares):
+            reuse.share = share
+            selecting, refining = SELECT + 2 * attempt, REFINE + 2 * attempt
+            where = " on clean" if attempt else ""
+            if begun > refining:  # done before the interruption
+                assert resume is not None
+                model.load_state_dict(below(resume, f"attempt.{attempt}"))
+            else:
+                model.load_state_dict(start)
+                if begun <= selecting:
+                    reuse.select(f"select{where}", listen(selecting), own_of(selecting))
+                reuse.refine(f"refine{where}", listen(refining), own_of(refining))
+            weights = _copy(model.state_dict())
+            found |= nest(f"attempt.{attempt}", weights)
+            attempts.append((reuse.accuracy(), weights))
+        model.load_state_dict(max(attempts, key=lambda one: one[0])[1])
         return HierarchicalPolicy(
             demos.spaces,
             architecture,
@@ -324,29 +276,6 @@ class SDIL:
             learner=self.name,
             hyperparameters=asdict(self),
         )
-
-    def _distil(self, log_probs: Tensor, teacher: Tensor) -> Tensor:
-        """L_KD: how far f_uni (B, K) is from choosing the teacher's skills (B,)."""
-        log_p = log_probs.gather(1, teacher[:, None])  # log p(z_t = z-bar_t)
-        return -log_p.mean() if self.distillation == "log" else -log_p.exp().mean()
-
-    def _adversarial(self, logits: Tensor, actions: Tensor) -> Tensor:
-        """L_adv, bounded."""
-        log_p = -F.cross_entropy(logits, actions, reduction="none")
-        if self.adv_form == "log":
-            return torch.where(log_p.exp() > _LEAST_PROBABILITY, log_p, log_p.detach()).mean()
-        # -log(1 - p) as a difference of log-sums, so that p = 1 has a gradient too
-        others = logits.scatter(1, actions[:, None], -torch.inf).logsumexp(1)
-        return (logits.logsumexp(1) - others).mean()
-
-    def _bad_steps(self, discovery: Discovery) -> Tensor:
-        """D_neg: the noisy steps scored lowest, by threshold and by share."""
-        if discovery.scores is None:
-            return torch.empty(0, dtype=torch.int64)
-        noisy = discovery.steps.noisy
-        scores = discovery.scores[noisy]
-        lowest = noisy[scores.argsort(stable=True)[: int(len(noisy) * self.negative_share)]]
-        return lowest[discovery.scores[lowest] < self.negative_below]
 
     def _warn_of_collapse(self, discovery: Discovery, has_noisy: bool) -> None:
         """Say what went wrong, and what to change."""
@@ -365,18 +294,11 @@ class SDIL:
             )
 
 
-def _phase(number: int) -> State:
-    return {"phase": torch.tensor(number)}
+def _copy(state: State) -> State:
+    return {name: value.clone() for name, value in state.items()}
 
 
 def _judge(evidence: Evidence, steps: TrainingSteps) -> Tensor:
     """The score of each training step, clean ones 1. (N,)"""
     optimality = torch.from_numpy(evidence.judge(steps.windows).optimality).float()
     return torch.where(steps.is_clean, 1.0, optimality)
-
-
-@torch.no_grad()
-def _most_probable(model: SkillModel, steps: TrainingSteps) -> Tensor:
-    """The most probable skill of each training step under the frozen f_bi. (N,)"""
-    parts = torch.arange(len(steps.windows)).split(8_192)
-    return torch.cat([model.selection(steps.windows, part).argmax(1) for part in parts])

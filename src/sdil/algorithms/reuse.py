@@ -1,0 +1,170 @@
+"""Phase 2 of SDIL: reuse the skills that were discovered (paper, section 4.3).
+
+First `f_uni` learns to select them, then `f_uni`, `g` and `pi_low` are refined together; each to
+convergence on clean validation. The paper imitates clean steps alone. Here a share of each batch
+may be noisy steps, drawn by their score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sdil.algorithms.discovery import Discovery, TrainingSteps, gumbel
+from sdil.algorithms.evidence import draw_by_score
+from sdil.algorithms.learner import OnEpoch, State
+from sdil.algorithms.training import Budget, Convergence, Optimisation, mean_nll
+from sdil.networks.hierarchical import SkillModel
+from sdil.networks.skills import select
+from sdil.windows import Windows
+
+if TYPE_CHECKING:
+    from sdil.algorithms.sdil import SDIL
+
+_LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
+_STEPS_AT_ONCE = 8_192
+
+
+class Reuse:
+    """Trains `model`, whose `g` and `pi_low` are those that discovery found."""
+
+    def __init__(
+        self,
+        model: SkillModel,
+        discovery: Discovery,
+        held_out: Windows,
+        settings: SDIL,
+        generator: torch.Generator,
+    ) -> None:
+        self.model, self.steps, self.held_out = model, discovery.steps, held_out
+        self.settings, self.generator = settings, generator
+        self.teacher = _most_probable(discovery.model, self.steps)  # z-bar_t (N,)
+        self.bad = bad_steps(discovery, settings)  # D_neg
+        self.shares = [0.0]
+        """Of noisy steps in a batch, one for each attempt at phase 2."""
+        if settings.noisy_share > 0 and discovery.scores is not None:
+            scores = discovery.scores[self.steps.noisy]
+            self._draw_noisy = draw_by_score(scores, generator)
+            both = [settings.noisy_share, 0.0]
+            self.shares = both if settings.compare_clean else both[:1]
+        self.share = self.shares[0]
+
+    def select(self, name: str, on_epoch: OnEpoch | None, resume: State | None) -> None:
+        """Lines 8-11: g and pi_low are frozen; f_uni learns to choose among the skills."""
+        for part in (self.model.g, self.model.pi_low):
+            part.requires_grad_(False)
+        self._converge(name, self._select_loss, self.model.encoder, on_epoch, resume)
+        self.model.requires_grad_(True)
+
+    def refine(self, name: str, on_epoch: OnEpoch | None, resume: State | None) -> None:
+        """Lines 12-14: f_uni, g and pi_low together, away from bad steps where that has weight."""
+        self._converge(name, self._refine_loss, self.model, on_epoch, resume)
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """How often the likeliest action is the one taken, on clean validation."""
+        windows = self.held_out
+        right = [
+            self.model.logits(windows.at(i)).argmax(1) == windows.actions_at(i)
+            for i in torch.arange(len(windows)).split(_STEPS_AT_ONCE)
+        ]
+        return float(torch.cat(right).double().mean())
+
+    def _select_loss(self, index: Tensor) -> dict[str, Tensor]:
+        index = self._batch(index)
+        log_probs, logits, actions = self._imitate(index)
+        form = self.settings.distillation
+        return {
+            "imitation": F.cross_entropy(logits, actions),
+            "distillation": distillation_loss(log_probs, self.teacher[index], form),
+        }
+
+    def _refine_loss(self, index: Tensor) -> dict[str, Tensor]:
+        settings = self.settings
+        _, logits, actions = self._imitate(self._batch(index))
+        terms = {"imitation": F.cross_entropy(logits, actions)}
+        if settings.adv_weight > 0 and len(self.bad) and logits.shape[1] > 1:
+            drawn = torch.randint(len(self.bad), (settings.batch_size,), generator=self.generator)
+            _, bad_logits, bad_actions = self._imitate(self.bad[drawn])
+            loss = adversarial_loss(bad_logits, bad_actions, settings.adv_form)
+            terms["adversarial"] = settings.adv_weight * loss
+        return terms
+
+    def _batch(self, index: Tensor) -> Tensor:
+        """Clean steps `index`; or as many steps, a share of them noisy ones by their score."""
+        if self.share == 0.0:
+            return index
+        n_clean, n_noisy = len(self.steps.clean), round(self.share * len(index))
+        clean = torch.randint(n_clean, (len(index) - n_noisy,), generator=self.generator)
+        return torch.cat([clean, n_clean + self._draw_noisy(n_noisy)])
+
+    def _imitate(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`log p(z_t)` under f_uni (B, K), action logits (B, A), and the actions taken."""
+        model, window = self.model, self.steps.windows.at(index)
+        log_probs = model.log_probs(window)
+        noise = gumbel(len(index), self.settings.n_skills, self.generator)
+        skills = select(log_probs, noise, self.settings.temperature) @ model.g.prototypes
+        return log_probs, model.pi_low(window.state, skills), self.steps.windows.actions_at(index)
+
+    def _converge(
+        self,
+        name: str,
+        loss: Callable[[Tensor], dict[str, Tensor]],
+        trained: nn.Module,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> None:
+        settings = self.settings
+        Convergence(
+            name,
+            Optimisation(
+                {name: trained},
+                learning_rate=settings.learning_rate,
+                weight_decay=settings.weight_decay,
+                generator=self.generator,
+            ),
+            loss=loss,
+            valid_loss=lambda: mean_nll(self.model.logits, self.held_out),
+            n_samples=len(self.steps.clean if self.share == 0.0 else self.steps.windows),
+            batch_size=settings.batch_size,
+            budget=Budget(settings.min_updates, settings.patience, settings.max_updates),
+        ).run(on_epoch, resume)
+
+
+def distillation_loss(log_probs: Tensor, teacher: Tensor, form: Literal["log", "prob"]) -> Tensor:
+    """L_KD: how far f_uni (B, K) is from choosing the teacher's skills (B,)."""
+    log_p = log_probs.gather(1, teacher[:, None])  # log p(z_t = z-bar_t)
+    return -log_p.mean() if form == "log" else -log_p.exp().mean()
+
+
+def adversarial_loss(
+    logits: Tensor, actions: Tensor, form: Literal["unlikelihood", "log"]
+) -> Tensor:
+    """L_adv, bounded."""
+    log_p = -F.cross_entropy(logits, actions, reduction="none")
+    if form == "log":
+        return torch.where(log_p.exp() > _LEAST_PROBABILITY, log_p, log_p.detach()).mean()
+    # -log(1 - p) as a difference of log-sums, so that p = 1 has a gradient too
+    others = logits.scatter(1, actions[:, None], -torch.inf).logsumexp(1)
+    return (logits.logsumexp(1) - others).mean()
+
+
+def bad_steps(discovery: Discovery, settings: SDIL) -> Tensor:
+    """D_neg: the noisy steps scored lowest, by threshold and by share."""
+    if discovery.scores is None:
+        return torch.empty(0, dtype=torch.int64)
+    noisy = discovery.steps.noisy
+    scores = discovery.scores[noisy]
+    lowest = noisy[scores.argsort(stable=True)[: int(len(noisy) * settings.negative_share)]]
+    return lowest[discovery.scores[lowest] < settings.negative_below]
+
+
+@torch.no_grad()
+def _most_probable(model: SkillModel, steps: TrainingSteps) -> Tensor:
+    """The most probable skill of each training step under the frozen f_bi. (N,)"""
+    parts = torch.arange(len(steps.windows)).split(_STEPS_AT_ONCE)
+    return torch.cat([model.selection(steps.windows, part).argmax(1) for part in parts])
