@@ -34,9 +34,8 @@ VARIANTS: dict[str, Any] = {
     **LEARNERS,  # by name, on clean and noisy demonstrations
     **{f"{name}-clean": learner for name, learner in LEARNERS.items()},  # on the clean ones alone
     "default": lambda: sdil.SDIL(),
-    "pu": lambda: sdil.SDIL(score="pu", noisy_share=0.0),
-    "signals, noisy 0": lambda: sdil.SDIL(noisy_share=0.0),
-    "noisy 0.5": lambda: sdil.SDIL(noisy_share=0.5),
+    "the paper's score": lambda: sdil.SDIL(score="pu"),
+    "noisy steps imitated": lambda: sdil.SDIL(noisy_share=0.75),
     "L_adv 0.1": lambda: sdil.SDIL(adv_weight=0.1),
     "paper": lambda: sdil.SDIL.paper(),
     "lambda 0": lambda: sdil.SDIL(mi_weight=0.0),

@@ -82,7 +82,7 @@ def test_a_page_a_record_and_figures(folder, trained, page, tmp_path, capsys):
     assert about["evaluation"]["n_episodes"] == 1000
     assert about["evaluation"] == answer["evaluation"]
     assert {"discover", "select", "refine"} <= set(about["phases"])
-    assert about["command"].startswith("sdil ")
+    assert about["command"].startswith("sdil")
     epochs = json.loads((trained / "epochs.json").read_text())
     for phase, said in about["phases"].items():
         ours = [e for e in epochs if e["phase"] == phase]

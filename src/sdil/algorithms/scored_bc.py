@@ -75,7 +75,8 @@ class ScoredBC(WeighingLearner):
             judged = torch.from_numpy(evidence.judge(data.windows.only(inputs)).optimality)
             draw = draw_by_score(judged[data.n_clean :], generator)
         else:
-            evidence, draw = Evidence((len(inputs), n_actions), members=1, hidden=1), None
+            with torch.random.fork_rng(devices=[]):
+                evidence, draw = Evidence((len(inputs), n_actions), members=1, hidden=1), None
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             if draw is None:
@@ -92,4 +93,6 @@ class ScoredBC(WeighingLearner):
             valid_loss=lambda: data.valid_nll(network),
             n_samples=data.n_clean if draw is None else len(data.windows),
         )
-        return self.policy(data, network, EvidenceJudge.of(evidence, inputs, demos.spaces))
+        with torch.random.fork_rng(devices=[]):  # its weights are replaced at once
+            judge = EvidenceJudge.of(evidence, inputs, demos.spaces)
+        return self.policy(data, network, judge)

@@ -11,9 +11,8 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
   `SDIL.paper()` it stops pushing once p is under 0.05.
 - Training runs to convergence counted in updates: ten clean trajectories are a single batch.
 - Of the paper's score, see `optimality.py`; of pairs and the meaning of epsilon, see `pairs.py`.
-- Steps are judged by several signals before discovery begins (`evidence.py`), and phase 2 imitates
-  good noisy steps beside the clean ones. The paper's score by skills is `score="pu"`, and
-  `noisy_share=0` leaves the noisy steps out of phase 2.
+- Steps are judged by several signals before discovery begins (`evidence.py`). The paper's score by
+  skills is `score="pu"`. With `noisy_share`, phase 2 also imitates noisy steps by their score.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class SDIL:
     discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
-    noisy_share: float = 0.75
+    noisy_share: float = 0.0
     """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
     the paper."""
     compare_clean: bool = True
@@ -224,7 +223,8 @@ class SDIL:
                 )
             else:
                 assert resume is not None
-                evidence = Evidence.of_tensors(below(resume, "evidence"))
+                with torch.random.fork_rng(devices=[]):  # its weights are replaced at once
+                    evidence = Evidence.of_tensors(below(resume, "evidence"))
             found |= nest("evidence", evidence.state_dict())
 
         # Lines 2-7: phase 1, discover f_bi, g and pi_low, with PU estimates on the way.
