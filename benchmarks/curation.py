@@ -18,10 +18,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
-from scipy.stats import t as student
 
 import sdil
-from report import begin, finish, markdown
+from report import begin, finish, markdown, paired_interval
 from sdil.algorithms import LEARNERS
 
 CLEAN, ALL, CURATED = "BC, clean", "BC, clean + all noisy", "BC, clean + curated noisy"
@@ -110,7 +109,8 @@ def _lines(rows: list[dict[str, Any]], size: int, judge: str) -> list[list[str]]
     lines = []
     for name, values in rewards.items():
         against = [
-            "" if name == other else _interval(values - rewards[other]) for other in (CLEAN, ALL)
+            "" if name == other else paired_interval(values - rewards[other])
+            for other in (CLEAN, ALL)
         ]
         held = [
             _mean(np.array([row[key] for row in mine])) if name == CURATED else ""
@@ -122,15 +122,6 @@ def _lines(rows: list[dict[str, Any]], size: int, judge: str) -> list[list[str]]
 
 def _mean(values: Any) -> str:
     return f"{values.mean():.1f}" + (f" ± {values.std(ddof=1):.1f}" if len(values) > 1 else "")
-
-
-def _interval(differences: Any) -> str:
-    """Student's 95% interval of a paired difference."""
-    n, middle = len(differences), differences.mean()
-    if n < 2:
-        return f"{middle:+.1f}"
-    reach = student.ppf(0.975, n - 1) * differences.std(ddof=1) / n**0.5
-    return f"{middle:+.1f} ({middle - reach:+.1f} to {middle + reach:+.1f})"
 
 
 if __name__ == "__main__":

@@ -81,6 +81,17 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def paired_interval(differences: Any) -> str:
+    """The mean of differences by seed (n,) and Student's 95% interval of it."""
+    from scipy.stats import t as student
+
+    n, middle = len(differences), differences.mean()
+    if n < 2:
+        return f"{middle:+.1f}"
+    reach = student.ppf(0.975, n - 1) * differences.std(ddof=1) / n**0.5
+    return f"{middle:+.1f} ({middle - reach:+.1f} to {middle + reach:+.1f})"
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 import tyro
-from scipy.stats import t as student
 
 import sdil
-from report import begin
+from report import begin, paired_interval
 from sdil.algorithms import LEARNERS
 from sdil.algorithms.learner import Epoch, Learner
 from sdil.windows import Windows
@@ -188,7 +187,9 @@ def _table(
             mine = [c for c in cells if (c["clean"], c["variant"]) == (size, variant)]
             other = rewards.get(against)
             gain = (
-                "" if variant == against or other is None else _interval(rewards[variant] - other)
+                ""
+                if variant == against or other is None
+                else paired_interval(rewards[variant] - other)
             )
             lines.append(
                 f"| {size} | {variant} | {_mean(rewards[variant], 1)} | {gain} "
@@ -213,16 +214,6 @@ def _mean(values: Any, digits: int) -> str:
 
 def _least(values: Any) -> str:
     return f"{values.mean():.1f} (least {values.min():.1f})" if len(values) else ""
-
-
-def _interval(differences: Any) -> str:
-    """Student's 95% interval of a paired difference."""
-    n = len(differences)
-    if n < 2:
-        return f"{differences.mean():+.1f}"
-    reach = student.ppf(0.975, n - 1) * differences.std(ddof=1) / n**0.5
-    middle = differences.mean()
-    return f"{middle:+.1f} ({middle - reach:+.1f} to {middle + reach:+.1f})"
 
 
 if __name__ == "__main__":

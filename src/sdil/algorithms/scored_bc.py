@@ -1,7 +1,7 @@
 """Behaviour cloning weighted by our own step score: what SDIL's score is worth without its skills.
 
-Not from a paper. It uses noisy steps exactly as SDIL's phase 2 does (`evidence.py`, the draw by
-score, the share of clean steps), and trains BC's network on them.
+Not from a paper. It uses noisy steps exactly as SDIL's phase 2 does with the same `noisy_share`
+(`evidence.py`, the draw by score), and trains BC's network on them.
 """
 
 from __future__ import annotations
