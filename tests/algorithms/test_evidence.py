@@ -179,10 +179,16 @@ def test_a_signal_that_cannot_tell_clean_from_noisy_is_not_heard():
     assert not separates(np.full(100, np.nan), noisy)
 
 
-def test_steps_are_drawn_by_the_square_of_their_probability():
-    draw = draw_by_score(torch.tensor([-1.0, 0.0, 1.0]), torch.Generator().manual_seed(0))
+@pytest.mark.parametrize(
+    ("likelihood", "shares"),
+    [(None, [0, 0.2, 0.8]), ([0.75, 0.0, 0.5], [0.3, 0.1, 0.6])],
+)
+def test_steps_are_drawn_by_the_square_of_their_probability_and_by_likelihood(likelihood, shares):
+    scores = torch.tensor([-1.0, 0.0, 1.0])
+    also = None if likelihood is None else torch.tensor(likelihood)
+    draw = draw_by_score(scores, also, torch.Generator().manual_seed(0))
     counts = np.bincount(draw(10_000).numpy(), minlength=3) / 10_000
-    np.testing.assert_allclose(counts, [0, 0.2, 0.8], atol=0.02)
+    np.testing.assert_allclose(counts, shares, atol=0.02)
 
 
 def test_equal_states_have_one_number():

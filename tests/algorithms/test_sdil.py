@@ -303,16 +303,7 @@ def test_one_skill_is_a_plain_policy_on_the_state(demos):
 
 
 @pytest.mark.parametrize(
-    "phase",
-    [
-        "clone clean",
-        "measure distances",
-        "discover",
-        "select",
-        "refine",
-        "select on clean",
-        "refine on clean",
-    ],
+    "phase", ["clone clean", "measure distances", "discover", "select", "refine"]
 )
 def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
     class KilledError(Exception):

@@ -34,7 +34,6 @@ _DISCOUNT = 0.95
 _LEAST_VALUE = _DISCOUNT**200
 _ROUNDS = 5  # more of them fade what only two signals agree on
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
-_CAUTION = 0.9  # and what they say together once more: chosen on other seeds than the tables'
 _STANDARD_ERRORS = 2.0  # by which a signal must rate clean steps above noisy ones to be heard
 
 
@@ -117,18 +116,23 @@ def gather_evidence(
     edges, log_odds = weigh_signals(list((heard or told).values()), settings.good_share)
     for name, some_edges, some_odds in zip(heard or told, edges, log_odds, strict=True):
         evidence.edges[SIGNALS.index(name)] = torch.from_numpy(some_edges)
-        evidence.log_odds[SIGNALS.index(name)] = torch.from_numpy(_CAUTION * some_odds)
+        evidence.log_odds[SIGNALS.index(name)] = torch.from_numpy(some_odds)
     evidence.prior.fill_(np.log(settings.good_share / (1 - settings.good_share)))
     return evidence
 
 
-def draw_by_score(scores: Tensor, generator: torch.Generator) -> Callable[[int], Tensor]:
-    """Draws noisy steps with weight p^2, p the probability that they are good. (N,)
+def draw_by_score(
+    scores: Tensor, likelihood: Tensor | None, generator: torch.Generator
+) -> Callable[[int], Tensor]:
+    """Draws noisy steps with weight p^2 + l, where p is the probability that a step is good. (N,)
 
     Doubtful steps are drawn seldom, not never: where no step is surely good, a doubtful one still
-    says more of what to do there than nothing.
+    says more of what to do there than nothing. l is the likelihood `p(a_t | s_t)` under clones of
+    the clean set, once more and by itself: it keeps the policy near what clean demonstrations would
+    do wherever a noisy one went, so that a few steps trusted by mistake do not decide there alone.
     """
-    reached = ((1.0 + scores.double()) / 2.0).clamp(min=1e-3).square().cumsum(0)
+    weights = ((1.0 + scores.double()) / 2.0).clamp(min=1e-3).square()
+    reached = (weights if likelihood is None else weights + likelihood).cumsum(0)
     reached = reached / reached[-1]
 
     def draw(count: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 First `f_uni` learns to select them, then `f_uni`, `g` and `pi_low` are refined together; each to
 convergence on clean validation. The paper imitates clean steps alone. Here a share of each batch
-may be noisy steps, drawn by their score.
+are noisy steps, drawn by their score.
 """
 
 from __future__ import annotations
@@ -37,42 +37,31 @@ class Reuse:
         model: SkillModel,
         discovery: Discovery,
         held_out: Windows,
+        likelihood: Tensor | None,
         settings: SDIL,
         generator: torch.Generator,
     ) -> None:
+        """`likelihood` is that of each training step under clones of the clean set. (N,)"""
         self.model, self.steps, self.held_out = model, discovery.steps, held_out
         self.settings, self.generator = settings, generator
         self.teacher = _most_probable(discovery.model, self.steps)  # z-bar_t (N,)
         self.bad = bad_steps(discovery, settings)  # D_neg
-        self.shares = [0.0]
-        """Of noisy steps in a batch, one for each attempt at phase 2."""
+        self._draw_noisy: Callable[[int], Tensor] | None = None
         if settings.noisy_share > 0 and discovery.scores is not None:
-            scores = discovery.scores[self.steps.noisy]
-            self._draw_noisy = draw_by_score(scores, generator)
-            both = [settings.noisy_share, 0.0]
-            self.shares = both if settings.compare_clean else both[:1]
-        self.share = self.shares[0]
+            noisy = self.steps.noisy
+            also = None if likelihood is None else likelihood[noisy]
+            self._draw_noisy = draw_by_score(discovery.scores[noisy], also, generator)
 
-    def select(self, name: str, on_epoch: OnEpoch | None, resume: State | None) -> None:
+    def select(self, on_epoch: OnEpoch | None, resume: State | None) -> None:
         """Lines 8-11: g and pi_low are frozen; f_uni learns to choose among the skills."""
         for part in (self.model.g, self.model.pi_low):
             part.requires_grad_(False)
-        self._converge(name, self._select_loss, self.model.encoder, on_epoch, resume)
+        self._converge("select", self._select_loss, self.model.encoder, on_epoch, resume)
         self.model.requires_grad_(True)
 
-    def refine(self, name: str, on_epoch: OnEpoch | None, resume: State | None) -> None:
+    def refine(self, on_epoch: OnEpoch | None, resume: State | None) -> None:
         """Lines 12-14: f_uni, g and pi_low together, away from bad steps where that has weight."""
-        self._converge(name, self._refine_loss, self.model, on_epoch, resume)
-
-    @torch.no_grad()
-    def accuracy(self) -> float:
-        """How often the likeliest action is the one taken, on clean validation."""
-        windows = self.held_out
-        right = [
-            self.model.logits(windows.at(i)).argmax(1) == windows.actions_at(i)
-            for i in torch.arange(len(windows)).split(_STEPS_AT_ONCE)
-        ]
-        return float(torch.cat(right).double().mean())
+        self._converge("refine", self._refine_loss, self.model, on_epoch, resume)
 
     def _select_loss(self, index: Tensor) -> dict[str, Tensor]:
         index = self._batch(index)
@@ -96,9 +85,10 @@ class Reuse:
 
     def _batch(self, index: Tensor) -> Tensor:
         """Clean steps `index`; or as many steps, a share of them noisy ones by their score."""
-        if self.share == 0.0:
+        if self._draw_noisy is None:
             return index
-        n_clean, n_noisy = len(self.steps.clean), round(self.share * len(index))
+        n_clean = len(self.steps.clean)
+        n_noisy = round(self.settings.noisy_share * len(index))
         clean = torch.randint(n_clean, (len(index) - n_noisy,), generator=self.generator)
         return torch.cat([clean, n_clean + self._draw_noisy(n_noisy)])
 
@@ -129,7 +119,7 @@ class Reuse:
             ),
             loss=loss,
             valid_loss=lambda: mean_nll(self.model.logits, self.held_out),
-            n_samples=len(self.steps.clean if self.share == 0.0 else self.steps.windows),
+            n_samples=len(self.steps.clean if self._draw_noisy is None else self.steps.windows),
             batch_size=settings.batch_size,
             budget=Budget(settings.min_updates, settings.patience, settings.max_updates),
         ).run(on_epoch, resume)

@@ -72,8 +72,10 @@ class ScoredBC(WeighingLearner):
                 stages,
                 generator,
             )
-            judged = torch.from_numpy(evidence.judge(data.windows.only(inputs)).optimality)
-            draw = draw_by_score(judged[data.n_clean :], generator)
+            seen = data.windows.only(inputs)
+            judged = torch.from_numpy(evidence.judge(seen).optimality)
+            likelihood = evidence.likelihood(seen)
+            draw = draw_by_score(judged[data.n_clean :], likelihood[data.n_clean :], generator)
         else:
             with torch.random.fork_rng(devices=[]):
                 evidence, draw = Evidence((len(inputs), n_actions), members=1, hidden=1), None

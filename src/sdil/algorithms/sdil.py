@@ -12,7 +12,8 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
 - Training runs to convergence counted in updates: ten clean trajectories are a single batch.
 - Of the paper's score, see `optimality.py`; of pairs and the meaning of epsilon, see `pairs.py`.
 - Steps are judged by several signals before discovery begins (`evidence.py`). The paper's score by
-  skills is `score="pu"`. With `noisy_share`, phase 2 also imitates noisy steps by their score.
+  skills is `score="pu"`. Phase 2 also imitates noisy steps by their score; not with `noisy_share`
+  0, as in the paper.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class SDIL:
     """Of the Gumbel-softmax that selects skills in training."""
 
     score: Literal["signals", "pu"] = "signals"
-    """How steps are judged: signals, by several kinds of evidence; pu, the paper's, by skills."""
+    """How steps are judged: signals, by several kinds of evidence; pu, the paper's, by skills (no
+    probability: use it with noisy_share 0)."""
     signals: str = "likelihood+progress+value"
     """The kinds of evidence."""
     good_share: float = 0.5
@@ -115,12 +117,9 @@ class SDIL:
     discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
-    noisy_share: float = 0.0
+    noisy_share: float = 0.75
     """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
     the paper."""
-    compare_clean: bool = True
-    """Whether phase 2 is also run on the clean set alone, and the policy kept that predicts clean
-    validation actions more often: with few clean demonstrations a score may mislead."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     adv_weight: float = 0.0
@@ -243,28 +242,13 @@ class SDIL:
         model.g.load_state_dict(discovered.g.state_dict())
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
 
-        # Lines 8-14: phase 2, select and refine (`reuse.py`). With noisy steps and, where that is
-        # to be compared, on the clean set alone: clean validation decides.
-        start = _copy(model.state_dict())
-        reuse = Reuse(model, discovery, valid_windows, self, generator)
+        # Lines 8-14: phase 2, select and refine (`reuse.py`).
+        likelihood = None if evidence is None else evidence.likelihood(steps.windows)
+        reuse = Reuse(model, discovery, valid_windows, likelihood, self, generator)
         found["bad_steps"] = reuse.bad
-        attempts: list[tuple[float, State]] = []
-        for attempt, share in enumerate(reuse.shares):
-            reuse.share = share
-            selecting, refining = SELECT + 2 * attempt, REFINE + 2 * attempt
-            where = " on clean" if attempt else ""
-            if begun > refining:  # done before the interruption
-                assert resume is not None
-                model.load_state_dict(below(resume, f"attempt.{attempt}"))
-            else:
-                model.load_state_dict(start)
-                if begun <= selecting:
-                    reuse.select(f"select{where}", listen(selecting), own_of(selecting))
-                reuse.refine(f"refine{where}", listen(refining), own_of(refining))
-            weights = _copy(model.state_dict())
-            found |= nest(f"attempt.{attempt}", weights)
-            attempts.append((reuse.accuracy(), weights))
-        model.load_state_dict(max(attempts, key=lambda one: one[0])[1])
+        if begun <= SELECT:
+            reuse.select(listen(SELECT), own_of(SELECT))
+        reuse.refine(listen(REFINE), own_of(REFINE))
         return HierarchicalPolicy(
             demos.spaces,
             architecture,
@@ -292,10 +276,6 @@ class SDIL:
                 "epsilon.",
                 stacklevel=3,
             )
-
-
-def _copy(state: State) -> State:
-    return {name: value.clone() for name, value in state.items()}
 
 
 def _judge(evidence: Evidence, steps: TrainingSteps) -> Tensor:
