@@ -28,7 +28,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
             1,
         ),
         ("step_scores", "--only fourrooms:5:detours --noisy 20 --seeds 0 --workers 1", 1),
-        ("study_overhead", "--cells 1 --clean 5 --noisy 5", 5),
+        ("study_overhead", "--seeds 1 --clean 5 --noisy 5", 5),
         ("imitation_peers", "--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
     ],
 )

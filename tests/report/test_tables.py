@@ -136,6 +136,9 @@ def test_a_page(tmp_path, curve):
     assert "command: `sdil study mine`" in text
     assert "2026-01-02" in text
     assert "![Mine & others](mine.png)" in text
+    index = written["index.md"].read_text()
+    assert f"[Tables and figures](mine.md), {len(made.found)} of {len(made.found)} cells" in index
+    assert all(f"- {line}\n" in index for line in headline(made))
     kept = json.loads(written["mine.json"].read_text())
     assert len(kept["cells"]) == len(made.found)
     assert kept["cells"][0]["measures"]["reward"] == 0.5

@@ -11,11 +11,14 @@ from sdil.files import new_file
 from sdil.report.curves import draw
 from sdil.report.rendering import render
 from sdil.report.tables import headline, notes, tables
-from sdil.studies.grid import Results
+from sdil.studies.grid import Results, read_published
 
 
 def publish(results: Results, out: Path) -> list[Path]:
-    """Write `<study>.md`, its figures and `records/<study>.json` into a folder."""
+    """Write `<study>.md`, its figures and `records/<study>.json` into a folder, and its `index.md`.
+
+    The index says of every study whose records lie there what it found.
+    """
     study = results.study
     figures = draw(results, out / study.name)
     page = out / f"{study.name}.md"
@@ -24,7 +27,21 @@ def publish(results: Results, out: Path) -> list[Path]:
     records = out / "records" / f"{study.name}.json"
     with new_file(records) as temporary:
         temporary.write_text(_records(results), "utf-8")
-    return [page, *figures, records]
+    index = out / "index.md"
+    with new_file(index) as temporary:
+        temporary.write_text(_index(out / "records"), "utf-8")
+    return [page, *figures, records, index]
+
+
+def _index(records: Path) -> str:
+    parts = ["# Results\n", "What each study found; its page has tables, figures and records.\n"]
+    for path in sorted(records.glob("*.json")):
+        found = read_published(path)
+        study = found.study
+        done = f"{found.count('done')} of {len(found.found)} cells"
+        parts.append(f"## {study.title}\n\n[Tables and figures]({study.name}.md), {done}.\n")
+        parts.append("".join(f"- {line}\n" for line in headline(found)))
+    return "\n".join(parts)
 
 
 def _page(results: Results, figures: list[Path]) -> str:
