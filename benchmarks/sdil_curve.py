@@ -35,6 +35,7 @@ VARIANTS: dict[str, Any] = {
     "default": lambda: sdil.SDIL(),
     "the paper's score": lambda: sdil.SDIL(score="pu"),
     "no noisy steps imitated": lambda: sdil.SDIL(noisy_share=0.0),
+    "no memory": lambda: sdil.SDIL(memory=0),
     "L_adv 0.1": lambda: sdil.SDIL(adv_weight=0.1),
     "paper": lambda: sdil.SDIL.paper(),
     "lambda 0": lambda: sdil.SDIL(mi_weight=0.0),

@@ -14,6 +14,8 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
 - Steps are judged by several signals before discovery begins (`evidence.py`). The paper's score by
   skills is `score="pu"`. Phase 2 also imitates noisy steps by their score; not with `noisy_share`
   0, as in the paper.
+- Back in a state that it has just been in, the policy does what it has tried least there
+  (`memory`): otherwise a greedy policy, once in a circle, stays there for ever.
 """
 
 from __future__ import annotations
@@ -40,11 +42,17 @@ from sdil.algorithms.training import (
 )
 from sdil.demonstrations import Demonstrations
 from sdil.networks.evidence import Evidence
-from sdil.networks.hierarchical import HierarchicalPolicy, SkillArchitecture, SkillModel
+from sdil.networks.hierarchical import (
+    HierarchicalPolicy,
+    SkillArchitecture,
+    SkillModel,
+    tries,
+)
 from sdil.networks.skills import Compatibility
 from sdil.windows import Windows
 
 JUDGE, DISCOVER, SELECT, REFINE = range(4)
+_STEPS_AT_ONCE = 2_048
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,10 @@ class SDIL:
     max_updates: int = 4_000
     """Updates of select and of refine at the most."""
 
+    memory: int = 30
+    """Steps for which the policy remembers what it did in a state: back there, it does what it has
+    tried least. 0: never; nor where states never come again, or clean demonstrations repeat."""
+
     name: ClassVar[str] = "sdil"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
     noisy_set: ClassVar[str] = "skills, scored"
@@ -149,6 +161,7 @@ class SDIL:
         return cls(
             score="pu",
             noisy_share=0.0,
+            memory=0,
             usage_weight=0.0,
             positive_filter="difference",
             clip_preference=False,
@@ -257,9 +270,26 @@ class SDIL:
             inputs=steps.inputs,
             skill_optimality=discovery.skill_optimality,
             evidence=evidence,
+            memory=self._memory(train),
             learner=self.name,
             hyperparameters=asdict(self),
         )
+
+    def _memory(self, train: Demonstrations) -> int:
+        """`memory`, where demonstrations come back to states and clean ones do not repeat there."""
+        if not self.memory:
+            return 0
+        assert isinstance(train.spaces.action, gym.spaces.Discrete)
+        windows = Windows(train.all, self.memory)
+        back, again = [], []
+        for index in torch.arange(len(windows)).split(_STEPS_AT_ONCE):
+            tried = tries(windows.at(index), int(train.spaces.action.n))
+            taken = windows.actions_at(index).long()[:, None]
+            back.append(tried.any(1))
+            again.append(tried.gather(1, taken)[:, 0] > 0)
+        came_back, repeated = torch.cat(back), torch.cat(again)[: train.clean.n_steps].sum()
+        half = came_back[: train.clean.n_steps].sum() / 2
+        return self.memory if came_back.any() and repeated <= half else 0
 
     def _warn_of_collapse(self, discovery: Discovery, has_noisy: bool) -> None:
         """Say what went wrong, and what to change."""

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.demonstrations import pack_given
@@ -24,6 +25,7 @@ from sdil.trajectories import Trajectory
 from sdil.windows import Window, Windows
 
 _STEPS_AT_ONCE = 8_192
+_AGAIN = 1e-6  # what is left of an action's probability for each time it was tried more often
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,11 @@ class SkillModel(nn.Module):
 
 
 class HierarchicalPolicy(Policy):
-    """Acts with `f_uni`; judges data with the discovery model, frozen as phase 1 left it."""
+    """Acts with `f_uni`; judges data with the discovery model, frozen as phase 1 left it.
+
+    With a memory it does not go round in circles: back in a state it has just been in, it does what
+    it has tried least there.
+    """
 
     kind = "skills"
 
@@ -90,11 +96,14 @@ class HierarchicalPolicy(Policy):
         inputs: Tensor,
         skill_optimality: Tensor,
         evidence: Evidence | None = None,
+        memory: int = 0,
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
     ) -> None:
         self.spaces = spaces
-        self.look_back = architecture.look_back
+        self.look_back = max(architecture.look_back, memory)
+        self.memory = memory
+        """Past steps that it does not care to repeat."""
         self.learner = learner
         self.hyperparameters = hyperparameters or {}
         self.skill_optimality = skill_optimality
@@ -110,7 +119,13 @@ class HierarchicalPolicy(Policy):
         self._evidence = None if evidence is None else deepcopy(evidence).double()
 
     def action_probs(self, window: Window) -> Tensor:
-        return self._acting.logits(window.only(self.inputs)).softmax(1)
+        recent = _latest(window, self._architecture.look_back).only(self.inputs)
+        probs = self._acting.logits(recent).softmax(1)
+        if not self.memory:
+            return probs
+        tried = tries(_latest(window, self.memory), probs.shape[1])
+        probs = probs * _AGAIN ** (tried - tried.amin(1, keepdim=True))
+        return probs / probs.sum(1, keepdim=True)
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, and which skill it shows."""
@@ -122,7 +137,7 @@ class HierarchicalPolicy(Policy):
         if not len(trajectories):
             return []
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back, self.inputs)
+        windows = Windows(packed, self._architecture.look_back, self.inputs)
         with torch.no_grad():
             parts = torch.arange(len(windows)).split(_STEPS_AT_ONCE)
             probs = torch.cat([self._discovery.selection(windows, part) for part in parts])
@@ -139,7 +154,8 @@ class HierarchicalPolicy(Policy):
 
     def embeddings(self, trajectories: Sequence[Trajectory], steps: Array) -> Array:
         """`z'_t` of these steps by `f_bi`, counted over all trajectories. (n, d_z)"""
-        windows = Windows(pack_given(trajectories, self.spaces), self.look_back, self.inputs)
+        packed = pack_given(trajectories, self.spaces)
+        windows = Windows(packed, self._architecture.look_back, self.inputs)
         encoder, found = self._discovery.encoder, []
         with torch.no_grad():
             for part in torch.from_numpy(steps).split(_STEPS_AT_ONCE):
@@ -172,14 +188,17 @@ class HierarchicalPolicy(Policy):
         return {} if self.evidence is None else self.evidence.state_dict()
 
     def configuration(self) -> dict[str, Any]:
-        return asdict(self._architecture)
+        return {**asdict(self._architecture), "memory": self.memory}
 
     @classmethod
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> HierarchicalPolicy:
         assert isinstance(spaces.action, gym.spaces.Discrete)
-        architecture = SkillArchitecture(**configuration)
+        memory = configuration.get("memory", 0)
+        architecture = SkillArchitecture(
+            **{k: v for k, v in configuration.items() if k != "memory"}
+        )
         own = {k: v for k, v in tensors.items() if not k.startswith("evidence.")}
         judging = {k.removeprefix("evidence."): v for k, v in tensors.items() if k not in own}
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
@@ -195,4 +214,19 @@ class HierarchicalPolicy(Policy):
             inputs=inputs,
             skill_optimality=skill_optimality,
             evidence=Evidence.of_tensors(judging) if judging else None,
+            memory=memory,
         )
+
+
+def tries(window: Window, n_actions: int) -> Tensor:
+    """How often each action was taken among the past steps in the very state of now. (B, A)"""
+    same = (window.past_states == window.state[:, None]).flatten(2).all(2) & window.mask  # (B, M)
+    taken = F.one_hot(window.past_actions.long(), n_actions)  # (B, M, A)
+    return (taken * same[..., None]).sum(1)
+
+
+def _latest(window: Window, steps: int) -> Window:
+    """The same windows, so many steps long."""
+    begin = window.mask.shape[1] - steps
+    past_states, past_actions = window.past_states[:, begin:], window.past_actions[:, begin:]
+    return Window(window.state, past_states, past_actions, window.mask[:, begin:])

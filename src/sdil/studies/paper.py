@@ -266,6 +266,7 @@ def scores(options: Options) -> Study:
         WEIGHTED,
         SCORED,
         _as_in_the_paper(),
+        _method("SDIL, no memory", "sdil", memory=0),
         SDIL,
         ORACLE,
     )
