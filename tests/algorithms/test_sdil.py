@@ -292,7 +292,7 @@ def test_every_variant_trains_and_acts(variant, demos):
 
 def test_one_skill_is_a_plain_policy_on_the_state(demos):
     """With K = 1 the history has no way to change an action."""
-    policy = replace(SHORT, n_skills=1).fit(demos, seed=0)
+    policy = replace(SHORT, n_skills=1, memory=0).fit(demos, seed=0)
     observations = demos.clean[0].observations
     alone = [int(policy.predict(o)[0]) for o in observations]
     state, along = None, []
@@ -300,6 +300,44 @@ def test_one_skill_is_a_plain_policy_on_the_state(demos):
         action, state = policy.predict(o, state)
         along.append(int(action))
     assert alone == along
+
+
+def test_back_in_a_state_it_does_what_it_has_tried_least(policy, demos, tmp_path):
+    assert policy.memory == 30
+    state, actions = None, []
+    for _ in range(14):
+        action, state = policy.predict(demos.clean[0].observations[0], state)
+        actions.append(int(action))
+    assert sorted(actions[:7]) == sorted(actions[7:]) == list(range(7))
+    elsewhere, _ = policy.predict(demos.clean[0].observations[2], state)
+    forgetful = policy.build(
+        policy.spaces,
+        {k: v for k, v in policy.configuration().items() if k != "memory"},
+        policy.tensors(),
+    )
+    assert forgetful.memory == 0
+    assert forgetful.look_back == 5
+    first, _ = forgetful.predict(demos.clean[0].observations[0])
+    assert first == actions[0]
+    policy.save(tmp_path / "run")
+    again = load_policy(tmp_path / "run")
+    assert again.memory == 30
+    assert again.predict(demos.clean[0].observations[2], state)[0] == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("states", "actions", "kept"),
+    [
+        ([0, 0, 0, 0], [1, 1, 1], 0),  # an expert who repeats, and is right to
+        ([0, 1, 2, 3], [1, 1, 1], 0),  # states that never come again
+        ([0, 1, 0, 2], [0, 1, 1], 9),  # back in a state, something else is done
+    ],
+)
+def test_when_a_policy_has_a_memory(states, actions, kept):
+    observations = np.array(states, np.float32)[:, None].repeat(2, 1)
+    episodes = [Trajectory(observations, np.array(actions))] * 3
+    assert SDIL(memory=9)._memory(Demonstrations(episodes)) == kept
+    assert SDIL(memory=0)._memory(Demonstrations(episodes)) == 0
 
 
 @pytest.mark.parametrize(
