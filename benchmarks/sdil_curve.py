@@ -34,7 +34,7 @@ VARIANTS: dict[str, Any] = {
     **{f"{name}-clean": learner for name, learner in LEARNERS.items()},  # on the clean ones alone
     "default": lambda: sdil.SDIL(),
     "the paper's score": lambda: sdil.SDIL(score="pu"),
-    "no noisy steps imitated": lambda: sdil.SDIL(noisy_share=0.0),
+    "noisy steps imitated": lambda: sdil.SDIL(noisy_share=0.75),
     "no memory": lambda: sdil.SDIL(memory=0),
     "L_adv 0.1": lambda: sdil.SDIL(adv_weight=0.1),
     "paper": lambda: sdil.SDIL.paper(),

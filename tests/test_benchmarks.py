@@ -29,6 +29,11 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
         ),
         ("step_scores", "--only fourrooms:5:detours --noisy 20 --seeds 0 --workers 1", 1),
         ("study_overhead", "--seeds 1 --clean 5 --noisy 5", 5),
+        (
+            "acting",
+            "--sizes 5 --noisy 5 --seeds 0 --rows bc-clean oracle --champion bc-clean --workers 1",
+            2,
+        ),
         ("imitation_peers", "--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
     ],
 )

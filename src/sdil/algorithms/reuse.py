@@ -2,7 +2,7 @@
 
 First `f_uni` learns to select them, then `f_uni`, `g` and `pi_low` are refined together; each to
 convergence on clean validation. The paper imitates clean steps alone. Here a share of each batch
-are noisy steps, drawn by their score.
+may be noisy steps, drawn by their score.
 """
 
 from __future__ import annotations

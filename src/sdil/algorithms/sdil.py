@@ -12,8 +12,7 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
 - Training runs to convergence counted in updates: ten clean trajectories are a single batch.
 - Of the paper's score, see `optimality.py`; of pairs and the meaning of epsilon, see `pairs.py`.
 - Steps are judged by several signals before discovery begins (`evidence.py`). The paper's score by
-  skills is `score="pu"`. Phase 2 also imitates noisy steps by their score; not with `noisy_share`
-  0, as in the paper.
+  skills is `score="pu"`. With `noisy_share`, phase 2 also imitates noisy steps by their score.
 - Back in a state that it has just been in, the policy does what it has tried least there
   (`memory`): otherwise a greedy policy, once in a circle, stays there for ever.
 """
@@ -79,8 +78,7 @@ class SDIL:
     """Of the Gumbel-softmax that selects skills in training."""
 
     score: Literal["signals", "pu"] = "signals"
-    """How steps are judged: signals, by several kinds of evidence; pu, the paper's, by skills (no
-    probability: use it with noisy_share 0)."""
+    """How steps are judged: signals, by several kinds of evidence; pu, the paper's, by skills."""
     signals: str = "likelihood+progress+value"
     """The kinds of evidence."""
     good_share: float = 0.5
@@ -125,7 +123,7 @@ class SDIL:
     discovery_min_updates: int = 500
     """Updates of phase 1 at the least."""
 
-    noisy_share: float = 0.75
+    noisy_share: float = 0.0
     """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
     the paper."""
     distillation: Literal["log", "prob"] = "log"

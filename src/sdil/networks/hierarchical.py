@@ -119,13 +119,9 @@ class HierarchicalPolicy(Policy):
         self._evidence = None if evidence is None else deepcopy(evidence).double()
 
     def action_probs(self, window: Window) -> Tensor:
-        recent = _latest(window, self._architecture.look_back).only(self.inputs)
+        recent = latest(window, self._architecture.look_back).only(self.inputs)
         probs = self._acting.logits(recent).softmax(1)
-        if not self.memory:
-            return probs
-        tried = tries(_latest(window, self.memory), probs.shape[1])
-        probs = probs * _AGAIN ** (tried - tried.amin(1, keepdim=True))
-        return probs / probs.sum(1, keepdim=True)
+        return prefer_untried(probs, latest(window, self.memory)) if self.memory else probs
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, and which skill it shows."""
@@ -218,6 +214,13 @@ class HierarchicalPolicy(Policy):
         )
 
 
+def prefer_untried(probs: Tensor, window: Window) -> Tensor:
+    """`probs` (B, A), moved to the actions that were tried least in the very state of now."""
+    tried = tries(window, probs.shape[1])
+    moved = probs * _AGAIN ** (tried - tried.amin(1, keepdim=True))
+    return moved / moved.sum(1, keepdim=True)
+
+
 def tries(window: Window, n_actions: int) -> Tensor:
     """How often each action was taken among the past steps in the very state of now. (B, A)"""
     same = (window.past_states == window.state[:, None]).flatten(2).all(2) & window.mask  # (B, M)
@@ -225,7 +228,7 @@ def tries(window: Window, n_actions: int) -> Tensor:
     return (taken * same[..., None]).sum(1)
 
 
-def _latest(window: Window, steps: int) -> Window:
+def latest(window: Window, steps: int) -> Window:
     """The same windows, so many steps long."""
     begin = window.mask.shape[1] - steps
     past_states, past_actions = window.past_states[:, begin:], window.past_actions[:, begin:]

@@ -274,9 +274,8 @@ def scores(options: Options) -> Study:
         _method("SDIL, no likelihood", "sdil", signals="progress+value"),
         _method("SDIL, no progress", "sdil", signals="likelihood+value"),
         _method("SDIL, no value", "sdil", signals="likelihood+progress"),
-        _method("SDIL, no noisy steps imitated", "sdil", noisy_share=0.0),
-        _method("SDIL, the paper's score, none imitated", "sdil", noisy_share=0.0, score="pu"),
         _method("SDIL, the paper's score", "sdil", score="pu"),
+        _method("SDIL, noisy steps imitated", "sdil", noisy_share=0.75),
         _method("SDIL, no filter of pairs", "sdil", epsilon=1.0),
         _method("SDIL, L_adv 0.1", "sdil", adv_weight=0.1),
     )
