@@ -47,7 +47,9 @@ def results(axis=None, points=(None,), tasks=("fourrooms",)) -> Results:
         for row, rewards in REWARDS.items()
         for seed, reward in enumerate(rewards)
     )
-    study = Study("mine", "Mine & others", tuple(f.entry for f in everything), axis)
+    study = Study(
+        "mine", "Mine & others", tuple(f.entry for f in everything), axis, remark="Mind this."
+    )
     return Results(study, everything, "sdil study mine")
 
 
@@ -139,6 +141,7 @@ def test_a_page(tmp_path, curve):
     index = written["index.md"].read_text()
     assert f"[Tables and figures](mine.md), {len(made.found)} of {len(made.found)} cells" in index
     assert all(f"- {line}\n" in index for line in headline(made))
+    assert index.count("Mind this.") == text.count("Mind this.") == 1
     kept = json.loads(written["mine.json"].read_text())
     assert len(kept["cells"]) == len(made.found)
     assert kept["cells"][0]["measures"]["reward"] == 0.5

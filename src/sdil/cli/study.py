@@ -233,7 +233,8 @@ def print_results(results: Results, form: Format) -> None:
     """A study's tables, and what a reader must know."""
     if form == "terminal":
         console = Console()
-        for line in (results.study.title, "", *headline(results), *notes(results)):
+        remark = [results.study.remark] if results.study.remark else []
+        for line in (results.study.title, "", *headline(results), *remark, *notes(results)):
             console.print(line, highlight=False, markup=False)
     for table in tables(results):
         print()

@@ -41,6 +41,8 @@ def _index(records: Path) -> str:
         done = f"{found.count('done')} of {len(found.found)} cells"
         parts.append(f"## {study.title}\n\n[Tables and figures]({study.name}.md), {done}.\n")
         parts.append("".join(f"- {line}\n" for line in headline(found)))
+        if study.remark:
+            parts.append(f"{study.remark}\n")
     return "\n".join(parts)
 
 
@@ -49,6 +51,8 @@ def _page(results: Results, figures: list[Path]) -> str:
     parts = [f"# {study.title}\n"]
     said = headline(results)
     parts.append("".join(f"- {line}\n" for line in said) or "Nothing has been measured yet.\n")
+    if study.remark:
+        parts.append(f"{study.remark}\n")
     seeds = len({f.entry.cell.seed for f in results.found})
     parts.append(
         '"Better" and "worse": the 95% interval of the difference by seed (Student) lies on one '

@@ -232,6 +232,21 @@ def _of_curve(results: Results, task: str) -> list[Table]:
             ),
         )
     ]
+    judged = [
+        (f"{at:g}", r, *(mean_text(results, r, task, m, at) for m in _SCORES))
+        for at in points
+        for r in rows
+        if results.values(r, task, "score_auroc", at)
+    ]
+    if judged:
+        made.append(
+            Table(
+                f"{title}: scores of noisy steps against the truth, x100",
+                (axis.partition(",")[0], "method", *(NAMES[m] for m in _SCORES)),
+                tuple(judged),
+                text_columns=2,
+            )
+        )
     compared = [c for c in comparisons(results) if c.task == task]
     if compared:
         made.append(

@@ -55,6 +55,8 @@ class Study:
     champion: str = "SDIL"
     """The row that is compared with every other."""
     claim: Claim | None = None
+    remark: str = ""
+    """What a reader of its comparisons must know."""
 
     def measure_of(self, task: str) -> str:
         """What is compared in this task."""
@@ -91,6 +93,7 @@ class Study:
             "measures": dict(self.measures),
             "champion": self.champion,
             "claim": None if self.claim is None else asdict(self.claim),
+            "remark": self.remark,
         }
 
 
@@ -310,6 +313,7 @@ def _study_of(about: dict[str, Any], file: dict[str, Any], entries: str) -> Stud
         about["measures"],
         about["champion"],
         Claim(**about["claim"]) if about.get("claim") else None,
+        str(about.get("remark", "")),
     )
 
 
