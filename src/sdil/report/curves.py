@@ -93,6 +93,8 @@ def _curves(results: Results) -> Any:
         for row, found in curve["series"].items():
             i = study.rows.index(row)
             known = [k for k, mean in enumerate(found["mean"]) if mean is not None]
+            if len(known) == 1 < len(points):
+                continue  # measured at one point only: no curve, the tables have it
             x = [_place(points[k], points) for k in known]
             mean, low, high = ([found[n][k] for k in known] for n in ("mean", "low", "high"))
             colour = COLOURS[i % len(COLOURS)]
@@ -101,10 +103,11 @@ def _curves(results: Results) -> Any:
                 x,
                 mean,
                 dashed,
-                marker=MARKERS[i % len(MARKERS)],
+                marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],  # other than its namesake
                 markersize=4,
                 color=colour,
                 label=row,
+                linewidth=2.5 if row == study.champion else 1.2,
             )
             ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         ax.set_xticks([_place(at, points) for at in points], [f"{at:g}" for at in points])
