@@ -180,7 +180,8 @@ def _profiles(results: Results) -> Any:
     best = sorted(scores, key=lambda row: -float(interquartile_mean(scores[row])))
     first = [row for row in ("BC, clean only", study.champion) if row in scores]
     chosen = [*first, *(row for row in best if row not in first)][:_MOST_PROFILES]
-    thresholds = np.linspace(0, 1, 101)
+    shown = np.concatenate([scores[row].ravel() for row in chosen])
+    thresholds = np.linspace(shown.min() - 0.01, shown.max() + 0.01, 201)  # where they differ
     figure, (ax,) = _figure(1, 3.4, width=5.5)
     for i, row in enumerate(chosen):
         middle, low, high = profile_band(scores[row], thresholds)

@@ -138,11 +138,11 @@ def headline(results: Results) -> list[str]:
         text += f"{len(mine)} {'methods' if study.axis is None else 'comparisons'}"
         text += f", worse than {len(said['worse'])}"
         if said["worse"]:
-            text += f" ({', '.join(_named(c) for c in said['worse'])})"
+            text += f" ({'; '.join(_named(c) for c in said['worse'])})"
         unclear = said[CANNOT_TELL]
         text += f"; of {len(unclear)} these seeds cannot tell"
         if unclear and study.axis is None:
-            text += f" ({', '.join(_named(c) for c in unclear)})"
+            text += f" ({'; '.join(_named(c) for c in unclear)})"
         lines.append(text + ".")
         lines += [
             f"{task}: the claim that {study.claim.text} {_HOLDS[c.verdict]}."
