@@ -79,6 +79,48 @@ def test_verdicts_and_the_first_lines():
     ]
 
 
+def test_the_first_lines_of_a_curve_name_who_is_not_beaten_and_where():
+    values = {"BC": {1: (0.5, 0.6, 0.7), 2: (0.9, 0.6, 0.3)}, "DWBC": {1: (0.9, 0.5, 0.2)}}
+    values |= {"GAIL": dict.fromkeys((1, 2), (0.9, 0.6, 0.3))}
+    values |= {"SDIL": dict.fromkeys((1, 2), (0.7, 0.8, 0.9))}
+    cells = [
+        found(row, seed, reward, at=at)
+        for row, points in values.items()
+        for at, rewards in points.items()
+        for seed, reward in enumerate(rewards)
+    ]
+    study = Study("mine", "Mine", tuple(f.entry for f in cells), "share")
+    assert headline(Results(study, tuple(cells))) == [
+        "fourrooms (reward): SDIL is better than 1 of 5 comparisons, worse than 0; of 4 these "
+        "seeds cannot tell (BC at 2; DWBC at 1; GAIL everywhere)."
+    ]
+
+
+def test_scores_that_do_not_change_over_a_curve_have_one_line():
+    whole = results("share", (0.5, 1.0))
+    changing = {"BC": 0.1, "SDIL": 0.0}
+    cells = tuple(
+        replace(
+            f,
+            record={
+                **f.record,
+                "measures": {
+                    **f.record["measures"],
+                    "score_auroc": 0.7 + changing.get(f.entry.row, 0.0) * f.entry.at,
+                },
+            },
+        )
+        for f in whole.found
+        if f.entry.row in changing
+    )
+    table = next(t for t in tables(replace(whole, found=cells)) if "against the truth" in t.title)
+    assert [line[:3] for line in table.rows] == [
+        ("all", "SDIL", "70.0 ± 0.0"),
+        ("0.5", "BC", "75.0 ± 0.0"),
+        ("1", "BC", "80.0 ± 0.0"),
+    ]
+
+
 def test_a_claim_is_checked():
     whole = results("share", (0.5, 1.0))
     for row, said in (("BC", "holds."), ("nobody", "")):

@@ -137,12 +137,9 @@ def headline(results: Results) -> list[str]:
         text = f"{task} ({measure}): {study.champion} is better than {len(said['better'])} of "
         text += f"{len(mine)} {'methods' if study.axis is None else 'comparisons'}"
         text += f", worse than {len(said['worse'])}"
-        if said["worse"]:
-            text += f" ({'; '.join(_named(c) for c in said['worse'])})"
-        unclear = said[CANNOT_TELL]
-        text += f"; of {len(unclear)} these seeds cannot tell"
-        if unclear and study.axis is None:
-            text += f" ({'; '.join(_named(c) for c in unclear)})"
+        text += _named(said["worse"], mine)
+        text += f"; of {len(said[CANNOT_TELL])} these seeds cannot tell"
+        text += _named(said[CANNOT_TELL], mine)
         lines.append(text + ".")
         lines += [
             f"{task}: the claim that {study.claim.text} {_HOLDS[c.verdict]}."
@@ -152,8 +149,17 @@ def headline(results: Results) -> list[str]:
     return lines
 
 
-def _named(comparison: Comparison) -> str:
-    return comparison.row if comparison.at is None else f"{comparison.row} at {comparison.at:g}"
+def _named(some: list[Comparison], every: list[Comparison]) -> str:
+    """The rows in brackets, and at which points of the axis; nothing if there are none."""
+    named = []
+    for row in dict.fromkeys(c.row for c in every):
+        mine = [c for c in some if c.row == row]
+        at = [f"{c.at:g}" for c in mine if c.at is not None]
+        all_points = len(at) > 1 and len(at) == sum(c.row == row for c in every)
+        where = "everywhere" if all_points else f"at {', '.join(at)}"
+        if mine:
+            named.append(f"{row} {where}" if at else row)
+    return f" ({'; '.join(named)})" if named else ""
 
 
 def _of_methods(results: Results, task: str) -> list[Table]:
@@ -232,12 +238,7 @@ def _of_curve(results: Results, task: str) -> list[Table]:
             ),
         )
     ]
-    judged = [
-        (f"{at:g}", r, *(mean_text(results, r, task, m, at) for m in _SCORES))
-        for at in points
-        for r in rows
-        if results.values(r, task, "score_auroc", at)
-    ]
+    judged = _judged_on_curve(results, task, rows)
     if judged:
         made.append(
             Table(
@@ -264,6 +265,23 @@ def _of_curve(results: Results, task: str) -> list[Table]:
             )
         )
     return made
+
+
+def _judged_on_curve(results: Results, task: str, rows: Sequence[str]) -> list[tuple[str, ...]]:
+    """A line per point and method; one for all points where a method's scores are the same."""
+    lines: dict[str, list[tuple[str, ...]]] = {"all": []}
+    lines |= {f"{at:g}": [] for at in results.points(task)}
+    for row in rows:
+        texts = {
+            f"{at:g}": tuple(mean_text(results, row, task, m, at) for m in _SCORES)
+            for at in results.points(task)
+            if results.values(row, task, "score_auroc", at)
+        }
+        if len(texts) > 1 and len(set(texts.values())) == 1:
+            texts = {"all": next(iter(texts.values()))}
+        for at, text in texts.items():
+            lines[at].append((at, row, *text))
+    return [line for some in lines.values() for line in some]
 
 
 def _over_all_tasks(results: Results) -> list[Table]:
