@@ -14,10 +14,11 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, bootstrap, interquartile_mean, profile_band
 from sdil.report.tables import NAMES, scale, together
-from sdil.studies.grid import Results
+from sdil.studies.grid import Results, Study
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vPX"
+COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "oD^vPX"
+CHAMPION = ("#D55E00", "s")
 _MOST_PROFILES = 6
 
 
@@ -91,19 +92,18 @@ def _curves(results: Results) -> Any:
     for ax, (name, curve) in zip(axes, curves.items(), strict=True):
         points = curve["x"]
         for row, found in curve["series"].items():
-            i = study.rows.index(row)
+            colour, marker = _style(study, row)
             known = [k for k, mean in enumerate(found["mean"]) if mean is not None]
             if len(known) == 1 < len(points):
                 continue  # measured at one point only: no curve, the tables have it
             x = [_place(points[k], points) for k in known]
             mean, low, high = ([found[n][k] for k in known] for n in ("mean", "low", "high"))
-            colour = COLOURS[i % len(COLOURS)]
             dashed = "--" if row.startswith("BC, clean only") else "-"
             ax.plot(
                 x,
                 mean,
                 dashed,
-                marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],  # other than its namesake
+                marker=marker,
                 markersize=4,
                 color=colour,
                 label=row,
@@ -117,6 +117,15 @@ def _curves(results: Results) -> Any:
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _style(study: Study, row: str) -> tuple[str, str]:
+    """Colour and marker; the champion's are the same in every figure."""
+    if row == study.champion:
+        return CHAMPION
+    i = [r for r in study.rows if r != study.champion].index(row)
+    again = i // len(COLOURS)  # a colour's second row has another marker
+    return COLOURS[i % len(COLOURS)], MARKERS[(i + again) % len(MARKERS)]
 
 
 def _place(at: float, points: list[float]) -> float:
@@ -157,7 +166,7 @@ def _intervals(results: Results) -> Any:
             found = _estimate(results, row, task, measure, None)
             if found is None:
                 continue
-            colour = COLOURS[1] if row == study.champion else COLOURS[0]
+            colour = CHAMPION[0] if row == study.champion else COLOURS[0]
             if found.low is not None and found.high is not None:
                 ax.plot([found.low, found.high], [y, y], color=colour, linewidth=4, alpha=0.4)
             ax.plot(found.value, y, "o", color=colour, markersize=4)
@@ -183,10 +192,12 @@ def _profiles(results: Results) -> Any:
     shown = np.concatenate([scores[row].ravel() for row in chosen])
     thresholds = np.linspace(shown.min() - 0.01, shown.max() + 0.01, 201)  # where they differ
     figure, (ax,) = _figure(1, 3.4, width=5.5)
-    for i, row in enumerate(chosen):
+    colours = iter(COLOURS)
+    for row in chosen:
+        colour = CHAMPION[0] if row == study.champion else next(colours)
         middle, low, high = profile_band(scores[row], thresholds)
-        ax.plot(100 * thresholds, middle, color=COLOURS[i], label=row)
-        ax.fill_between(100 * thresholds, low, high, color=COLOURS[i], alpha=0.12, linewidth=0)
+        ax.plot(100 * thresholds, middle, color=colour, label=row)
+        ax.fill_between(100 * thresholds, low, high, color=colour, alpha=0.12, linewidth=0)
     ax.set_xlabel("reward x100, " + ", ".join(tasks))
     ax.set_ylabel("share of runs above it")
     figure.legend(loc="outside right upper", frameon=False)
