@@ -12,6 +12,7 @@ from sdil.report.curves import draw
 from sdil.report.rendering import render
 from sdil.report.tables import headline, notes, tables
 from sdil.studies.grid import Results, read_published
+from sdil.studies.paper import STUDIES
 
 
 def publish(results: Results, out: Path) -> list[Path]:
@@ -34,15 +35,18 @@ def publish(results: Results, out: Path) -> list[Path]:
 
 
 def _index(records: Path) -> str:
+    """Every study in the order of `sdil study`, those of one's own last; remarks once."""
+    order = list(STUDIES)
+    paths = sorted(records.glob("*.json"))
+    paths.sort(key=lambda path: order.index(path.stem) if path.stem in order else len(order))
+    every = [read_published(path) for path in paths]
     parts = ["# Results\n", "What each study found; its page has tables, figures and records.\n"]
-    for path in sorted(records.glob("*.json")):
-        found = read_published(path)
+    parts += [f"{remark}\n" for remark in dict.fromkeys(f.study.remark for f in every) if remark]
+    for found in every:
         study = found.study
         done = f"{found.count('done')} of {len(found.found)} cells"
         parts.append(f"## {study.title}\n\n[Tables and figures]({study.name}.md), {done}.\n")
         parts.append("".join(f"- {line}\n" for line in headline(found)))
-        if study.remark:
-            parts.append(f"{study.remark}\n")
     return "\n".join(parts)
 
 
