@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import sdil
 from sdil.cli import main
+from sdil.cli.study import _whole
 
 MINE = """
 tasks = "sepsis"
@@ -67,3 +70,29 @@ def test_help_names_every_study(capsys):
     text = capsys.readouterr().out
     assert "bad-share" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_parts_of_a_mimic_build_become_one_folder_for_a_study(tmp_path):
+    def part(name: str, first: int) -> sdil.Demonstrations:
+        made = [
+            sdil.Trajectory(
+                np.full((3, 2), i, np.float32), np.array([0, 1]), id=f"stay-{i}", group=f"p{i // 2}"
+            )
+            for i in range(first, first + 4)
+        ]
+        demos = sdil.Demonstrations(clean=made[:2], noisy=made[2:])
+        sdil.save_demonstrations(demos, tmp_path / "built" / name, task="mimic")
+        return demos
+
+    parts = [part(name, 4 * i) for i, name in enumerate(("train", "valid", "test"))]
+    whole = _whole(tmp_path / "built", tmp_path / "studies")
+    joined = sdil.load_demonstrations(whole)
+    for name in ("clean", "noisy"):
+        ids = [i for p in parts for i in getattr(p, name).ids]
+        groups = [g for p in parts for g in getattr(p, name).groups]
+        assert list(getattr(joined, name).ids) == ids
+        assert list(getattr(joined, name).groups) == groups
+    written = (whole / "sdil.json").stat().st_mtime_ns
+    assert _whole(tmp_path / "built", tmp_path / "studies") == whole
+    assert (whole / "sdil.json").stat().st_mtime_ns == written
+    assert _whole(whole, tmp_path / "studies") == whole

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -101,9 +102,8 @@ def _named(*names: str) -> Callable[..., None]:
             name: The study's name there, where sizes differ from the usual ones.
             form: How its tables are printed.
         """
-        options = Options(
-            seeds or None, clean, noisy, preset == "quick", None if data is None else str(data)
-        )
+        whole = None if data is None else str(_whole(data, out))
+        options = Options(seeds or None, clean, noisy, preset == "quick", whole)
         if name is not None and len(names) > 1:
             raise InputError("--name is for one study; choose another --out for all of them")
         for each in names:
@@ -111,6 +111,24 @@ def _named(*names: str) -> Callable[..., None]:
             print_results(_measure(study, out, _runner(workers, ray), tasks, learners, name), form)
 
     return study
+
+
+def _whole(data: Path, out: Path) -> Path:
+    """A folder of all stays: a study deals them anew for each seed, `mimic build` writes parts."""
+    parts = [data / name for name in ("train", "valid", "test")]
+    if not all((part / "sdil.json").is_file() for part in parts):
+        return data
+    content = "".join((part / "sdil.json").read_text("utf-8") for part in parts)
+    whole = out / "data" / f"mimic-{sha256(content.encode()).hexdigest()[:16]}"
+    if not whole.exists():
+        from sdil.demonstrations import Demonstrations
+        from sdil.formats.folder import load_demonstrations, save_demonstrations
+
+        read = [load_demonstrations(part) for part in parts]
+        clean, noisy = ([t for part in read for t in getattr(part, s)] for s in ("clean", "noisy"))
+        demos = Demonstrations(clean=clean, noisy=noisy, spaces=read[0].spaces)  # type: ignore[arg-type]
+        save_demonstrations(demos, whole, task="mimic", origin={"built": str(data.absolute())})
+    return whole
 
 
 def run_written(
