@@ -222,7 +222,7 @@ def publish_studies(
     from sdil.report.results import publish
 
     for folder in folders:
-        for path in publish(read_study(folder), out):
+        for path in publish(read_study(folder), out, list(STUDIES)):
             print(path)
 
 

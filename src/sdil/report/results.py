@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ from sdil.report.curves import draw
 from sdil.report.rendering import render
 from sdil.report.tables import headline, notes, tables
 from sdil.studies.grid import Results, read_published
-from sdil.studies.paper import STUDIES
 
 
-def publish(results: Results, out: Path) -> list[Path]:
+def publish(results: Results, out: Path, order: Sequence[str] = ()) -> list[Path]:
     """Write `<study>.md`, its figures and `records/<study>.json` into a folder, and its `index.md`.
 
-    The index says of every study whose records lie there what it found.
+    The index says of every study whose records lie there what it found: first those named by
+    `order`, then others.
     """
     study = results.study
     figures = draw(results, out / study.name)
@@ -30,13 +31,12 @@ def publish(results: Results, out: Path) -> list[Path]:
         temporary.write_text(_records(results), "utf-8")
     index = out / "index.md"
     with new_file(index) as temporary:
-        temporary.write_text(_index(out / "records"), "utf-8")
+        temporary.write_text(_index(out / "records", order), "utf-8")
     return [page, *figures, records, index]
 
 
-def _index(records: Path) -> str:
-    """Every study in the order of `sdil study`, those of one's own last; remarks once."""
-    order = list(STUDIES)
+def _index(records: Path, order: Sequence[str]) -> str:
+    """Every study; what several of them remark is said once."""
     paths = sorted(records.glob("*.json"))
     paths.sort(key=lambda path: order.index(path.stem) if path.stem in order else len(order))
     every = [read_published(path) for path in paths]
