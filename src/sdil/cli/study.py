@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,7 +18,7 @@ from sdil.cli.console import errors, parse, print_table, show
 from sdil.errors import InputError
 from sdil.report.rendering import Format, render
 from sdil.report.tables import headline, notes, tables
-from sdil.studies.cell import Cell
+from sdil.studies.cell import Cell, hash_of_folder
 from sdil.studies.grid import Progress, Results, Study, read_study, run_study
 from sdil.studies.paper import STUDIES, Options
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
@@ -118,16 +117,16 @@ def _whole(data: Path, out: Path) -> Path:
     parts = [data / name for name in ("train", "valid", "test")]
     if not all((part / "sdil.json").is_file() for part in parts):
         return data
-    content = "".join((part / "sdil.json").read_text("utf-8") for part in parts)
-    whole = out / "data" / f"mimic-{sha256(content.encode()).hexdigest()[:16]}"
+    content = "-".join(hash_of_folder(str(part))[:12] for part in parts)  # never one gone stale
+    whole = out / "data" / f"mimic-{content}"
     if not whole.exists():
         from sdil.demonstrations import Demonstrations
         from sdil.formats.folder import load_demonstrations, save_demonstrations
 
         read = [load_demonstrations(part) for part in parts]
         clean, noisy = ([t for part in read for t in getattr(part, s)] for s in ("clean", "noisy"))
-        demos = Demonstrations(clean=clean, noisy=noisy, spaces=read[0].spaces)  # type: ignore[arg-type]
-        save_demonstrations(demos, whole, task="mimic", origin={"built": str(data.absolute())})
+        demos = Demonstrations(clean, noisy, read[0].spaces)  # type: ignore[arg-type]  # any iterable
+        save_demonstrations(demos, whole, task="mimic")
     return whole
 
 

@@ -64,7 +64,7 @@ class Cell:
         asked = asdict(self) | {"fields": {k: _as(chosen.get(k, v), v) for k, v in known.items()}}
         del asked["data"]
         if self.task == MIMIC:
-            asked["data_hash"] = _hash_of_folder(str(self.data))
+            asked["data_hash"] = hash_of_folder(str(self.data))
         elif self.task not in TASK_NAMES:
             raise InputError(f"there is no task {self.task!r}; there are {', '.join(TASK_NAMES)}")
         asked["source"] = sources.of_cell(self.learner, _task_module(self.task))
@@ -117,7 +117,7 @@ def _as(value: Any, default: Any) -> Any:
 
 
 @cache
-def _hash_of_folder(folder: str) -> str:
+def hash_of_folder(folder: str) -> str:
     """A hash of every file in a folder of demonstrations."""
     if not (Path(folder) / "sdil.json").is_file():
         raise InputError(f"{folder} is not a folder of demonstrations: sdil.json is missing")
