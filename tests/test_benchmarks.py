@@ -34,6 +34,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
             "--sizes 5 --noisy 5 --seeds 0 --rows bc-clean oracle --champion bc-clean --workers 1",
             2,
         ),
+        ("walks", "--sizes 5 --noisy 5 --recorded 20 --seeds 0 --workers 1", 12),
         ("imitation_peers", "--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
     ],
 )

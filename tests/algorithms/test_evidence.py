@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import sdil
 from sdil.algorithms.evidence import (
+    Record,
     draw_by_score,
     gather_evidence,
     plan,
@@ -134,6 +135,42 @@ def test_planning_by_hand():
     assert graph[1, 0] == 0  # the only action seen there
     assert np.isnan(graph[1, 1])
     assert np.isnan(graph[2:]).all()
+
+
+def test_planning_where_the_record_ends():
+    # as above; from 3 it seems to be one step to an end, but 0 -a0-> 1 -a0-> 2 is recorded
+    steps = np.array([0, 1, 0]), np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([2])
+    near = plan(*steps, (4, 2), elsewhere=np.array([9.0, 9.0, 9.0, 1.0]))
+    np.testing.assert_allclose(near[0], [0, 0], atol=1e-12)  # two steps either way
+    far = plan(*steps, (4, 2), elsewhere=np.array([9.0, 9.0, 9.0, 5.0]))
+    np.testing.assert_allclose(far[0, 0] - far[0, 1], -4 * np.log(0.95))
+    shortcut = plan(*steps, (4, 2), elsewhere=np.array([9.0, 0.5, 9.0, 5.0]))
+    np.testing.assert_allclose(shortcut[0, 0] - shortcut[0, 1], -4.5 * np.log(0.95))
+
+
+def test_states_with_several_actions_are_compared(corridor, evidence):
+    seen: dict[tuple[float, ...], set[int]] = {}
+    for walk in [*corridor.clean, *corridor.noisy]:
+        for state, action in zip(walk.observations[:-1], walk.actions, strict=True):
+            seen.setdefault(tuple(state), set()).add(int(action))
+    several = {state for state, actions in seen.items() if len(actions) > 1}
+    assert {tuple(state) for state in evidence.states.numpy()} == several
+    assert (~evidence.advantage.isnan()).all()  # there are but two actions
+    right = evidence.advantage[:, RIGHT] > evidence.advantage[:, LEFT]
+    assert right.float().mean() > 0.9
+
+
+def test_a_distance_that_is_not_heard_does_not_speak_through_the_value(corridor):
+    """Without progress only recorded ways lead to an end."""
+    alone, joined = gather(corridor, "value"), gather(corridor, "progress+value")
+    assert torch.equal(alone.states, joined.states)
+    assert not torch.equal(alone.advantage, joined.advantage)
+    index = torch.arange(len(windows := Windows(corridor.all, 0)))
+    following, exists = windows.next_states_at(index)
+    ends = torch.tensor([len(t.actions) for t in corridor.clean]).cumsum(0) - 1
+    record = Record.of(windows, following, exists, ends, 2)
+    by_hand = record.advantage(None, 1.0)[record.several]
+    np.testing.assert_allclose(alone.advantage.numpy(), by_hand, rtol=1e-6)
 
 
 def test_planning_averages_over_outcomes():

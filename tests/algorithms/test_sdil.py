@@ -21,6 +21,7 @@ from sdil.algorithms.discovery import (
 )
 from sdil.algorithms.reuse import adversarial_loss, bad_steps, distillation_loss
 from sdil.algorithms.training import seeded, total
+from sdil.networks.evidence import SIGNALS, Numbering, worth
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility
 from sdil.windows import Windows
@@ -323,6 +324,52 @@ def test_back_in_a_state_it_does_what_it_has_tried_least(policy, demos, tmp_path
     again = load_policy(tmp_path / "run")
     assert again.memory == 30
     assert again.predict(demos.clean[0].observations[2], state)[0] == elsewhere
+
+
+def test_when_acting_it_listens_to_the_value_of_recorded_actions(demos, tmp_path):
+    policy = replace(SHORT, score="signals", signals="value", memory=0, value_weight=1e6).fit(
+        demos, seed=0
+    )
+    evidence = policy.evidence
+    heard = evidence.log_odds[SIGNALS.index("value")].numpy()
+    said = worth(evidence.advantage.numpy(), evidence.edges[2].numpy(), heard)  # (U, A)
+    assert np.ptp(said, 1).max() > 0
+    observations = np.concatenate([t.observations[:-1] for t in demos.noisy])
+    numbers = Numbering(evidence.states.numpy()).of(observations[:, policy.inputs.numpy()])
+    compared = numbers >= 0
+    assert 0 < compared.sum() < len(observations)
+
+    def actions(weight):
+        configuration = policy.configuration() | {"value_weight": weight}
+        if weight is None:  # as saved before there was one
+            del configuration["value_weight"]
+        return policy.build(policy.spaces, configuration, policy.tensors()).predict(observations)[0]
+
+    told = said[numbers[compared]]
+    chosen = policy.predict(observations)[0][compared]
+    np.testing.assert_array_equal(told[np.arange(len(told)), chosen], told.max(1))
+    np.testing.assert_array_equal(actions(0.0), actions(None))
+    np.testing.assert_array_equal(actions(0.0)[~compared], actions(1e6)[~compared])
+    assert (actions(0.0) != actions(1e6)).any()
+    policy.save(tmp_path / "run")
+    again = load_policy(tmp_path / "run")
+    assert again.value_weight == 1e6
+    np.testing.assert_array_equal(again.predict(observations)[0], actions(1e6))
+
+
+@pytest.mark.filterwarnings("ignore:discovery failed")
+def test_a_value_that_is_not_heard_has_no_say_in_acting(demos):
+    """Clean and noisy demonstrations that are the same: nothing rates one above the other."""
+    same = Demonstrations(demos.clean, demos.clean, demos.spaces)
+    settings = replace(SHORT, score="signals", value_weight=1.0)
+    assert settings.fit(same, seed=0).value_weight == 0.0
+    assert replace(settings, signals="likelihood").fit(demos, seed=0).value_weight == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"memory": -1}, {"value_weight": -0.5}])
+def test_what_acting_adds_is_never_negative(demos, wrong):
+    with pytest.raises(InputError, match="are 0 or more"):
+        replace(SHORT, **wrong).fit(demos)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ cannot be found from such data is how many noisy steps are good: `good_share` is
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +33,8 @@ _WAYPOINTS = 64
 _EXPECTILE = 0.1  # low: the shortest of the ways that were seen counts
 _DISCOUNT = 0.95
 _LEAST_VALUE = _DISCOUNT**200
+_DETOUR = 0.5  # ways that nobody recorded are longer than they seem, by half a demonstration
+_PRICES = (1.0, 2.0)  # and so much dearer: the signal is the mean over planning with either
 _ROUNDS = 5  # more of them fade what only two signals agree on
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
 _STANDARD_ERRORS = 2.0  # by which a signal must rate clean steps above noisy ones to be heard
@@ -85,10 +88,9 @@ def gather_evidence(
     unit = n_clean / float(is_last[:n_clean].sum())  # mean length of a clean demonstration
     pointed = clean[exists[:n_clean]]
     pointed = pointed[torch.randperm(len(pointed), generator=generator)[:_WAYPOINTS]]
-    compared, advantage = torch.empty(0, states.shape[1]), np.empty((0, n_actions))
-    if "value" in chosen:
-        ends = (is_last & exists)[:n_clean].nonzero()[:, 0]
-        compared, advantage = _compare_actions(windows, following, exists, ends, n_actions)
+    ends = (is_last & exists)[:n_clean].nonzero()[:, 0]
+    record = Record.of(windows, following, exists, ends, n_actions)
+    compared = record.several if "value" in chosen else record.several[:0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
         evidence = Evidence(
@@ -98,8 +100,7 @@ def gather_evidence(
             waypoints=len(pointed),
             states=len(compared),
         )
-    evidence.states.copy_(compared)
-    evidence.advantage.copy_(torch.from_numpy(advantage))
+    evidence.states.copy_(record.states[compared])
     evidence.standardise.fit(windows)
     evidence.waypoints.copy_(evidence.standardise(following[pointed]))
     evidence.remaining.copy_((last_of - index)[pointed] / unit)
@@ -107,12 +108,14 @@ def gather_evidence(
         _train_clones(evidence, windows, n_clean, settings, stages, generator)
     if "progress" in chosen and len(pointed):
         _train_distance(evidence, windows, last_of, n_clean, unit, settings, stages, generator)
-    told = {name: getattr(evidence, name)(windows)[n_clean:].numpy() for name in chosen}
-    heard = {
-        name: signal
-        for name, signal in told.items()
-        if separates(getattr(evidence, name)(held_out).numpy(), signal)
-    }
+    told, heard = {}, {}
+    for name in (name for name in SIGNALS if name in chosen):
+        if name == "value":
+            advantage = record.advantage(evidence if "progress" in heard else None, unit)
+            evidence.advantage.copy_(torch.from_numpy(advantage[compared]))
+        told[name] = getattr(evidence, name)(windows)[n_clean:].numpy()
+        if separates(getattr(evidence, name)(held_out).numpy(), told[name]):
+            heard[name] = told[name]
     edges, log_odds = weigh_signals(list((heard or told).values()), settings.good_share)
     for name, some_edges, some_odds in zip(heard or told, edges, log_odds, strict=True):
         evidence.edges[SIGNALS.index(name)] = torch.from_numpy(some_edges)
@@ -217,39 +220,78 @@ def _train_distance(
     )
 
 
-def _compare_actions(
-    windows: Windows, following: Tensor, exists: Tensor, ends: Tensor, n_actions: int
-) -> tuple[Tensor, Array]:
-    """The states in which several actions were seen (U, I), and the signal of each (U, A).
+@dataclass(frozen=True, eq=False)
+class Record:
+    """All recorded transitions, as a graph of distinct states."""
 
-    `following` are the states after each step, where `exists`; `ends` are the steps that end clean
-    demonstrations. Where states never come again there is nothing to compare, and nothing is kept.
-    """
-    index = torch.arange(len(windows))
-    states = windows.at(index).state
-    rows = torch.cat([states, following]).float()
-    numbering = Numbering(rows.numpy())
-    before, after = numbering.of_rows.numpy()[: len(index)], numbering.of_rows.numpy()[len(index) :]
-    known = exists.numpy()
-    signal = plan(
-        before[known],
-        windows.actions_at(index).long().numpy()[known],
-        after[known],
-        after[ends.numpy()],
-        (len(numbering), n_actions),
-    )
-    several = np.flatnonzero((~np.isnan(signal)).sum(1) > 1)
-    return rows[numbering.first[several]], signal[several]
+    states: Tensor
+    """(U, I)"""
+    before: Array
+    """Of each transition, the number of the state it leaves. (E,)"""
+    actions: Array
+    after: Array
+    ends: Array
+    """Numbers of the states in which clean demonstrations end."""
+    n_actions: int
+
+    @staticmethod
+    def of(
+        windows: Windows, following: Tensor, exists: Tensor, ends: Tensor, n_actions: int
+    ) -> Record:
+        """`following` are the states after each step, where `exists`; `ends` are the steps that
+        end clean demonstrations."""
+        index = torch.arange(len(windows))
+        rows = torch.cat([windows.at(index).state, following]).float()
+        numbering = Numbering(rows.numpy())
+        before, after = numbering.of_rows.view(2, -1).numpy()
+        known = exists.numpy()
+        actions = windows.actions_at(index).long().numpy()
+        return Record(
+            rows[numbering.first],
+            before[known],
+            actions[known],
+            after[known],
+            after[ends.numpy()],
+            n_actions,
+        )
+
+    @property
+    def several(self) -> Array:
+        """Numbers of the states in which several actions were seen; there they can be compared."""
+        seen = np.zeros((len(self.states), self.n_actions), bool)
+        seen[self.before, self.actions] = True
+        return np.flatnonzero(seen.sum(1) > 1)
+
+    @torch.no_grad()
+    def advantage(self, evidence: Evidence | None, unit: float) -> Array:
+        """The value signal of each state and action that was seen, NaN elsewhere. (U, A)
+
+        `evidence` knows how far it seems to be where nothing more was recorded; without it only
+        recorded ways lead to an end. `unit` is the mean length of a clean demonstration.
+        """
+        steps = self.before, self.actions, self.after
+        shape = len(self.states), self.n_actions
+        if evidence is None:
+            return plan(*steps, self.ends, shape)
+        seems = evidence.to_go(self.states).double().numpy().clip(min=0.0) + _DETOUR
+        planned = [plan(*steps, self.ends, shape, price * unit * seems) for price in _PRICES]
+        return np.mean(planned, 0)
 
 
 def plan(
-    states: Array, actions: Array, next_states: Array, ends: Array, shape: tuple[int, int]
+    states: Array,
+    actions: Array,
+    next_states: Array,
+    ends: Array,
+    shape: tuple[int, int],
+    elsewhere: Array | None = None,
 ) -> Array:
     """The value signal of each state and action that was seen, NaN elsewhere. (U, A)
 
     Values are those of the empirical decision process with reward 1 at the ends of clean
-    demonstrations: `Q(s, a)` is the mean over recorded outcomes, `V` the best seen action's. The
-    signal is `log Q` less its mean over the actions seen in the state.
+    demonstrations: `Q(s, a)` is the mean over recorded outcomes, `V` the best seen action's, or
+    what it is worth to reach an end in so many steps `elsewhere` (U,), by ways that were not
+    recorded. The signal is `log Q` less its mean over the actions seen in the state.
     """
     n_states, n_actions = shape
     pair = states * n_actions + actions
@@ -257,11 +299,12 @@ def plan(
     seen = count.reshape(shape) > 0
     at_end = np.zeros(n_states, bool)
     at_end[ends] = True
-    value = at_end.astype(np.float64)
+    least = np.zeros(n_states) if elsewhere is None else _DISCOUNT**elsewhere
+    value = np.where(at_end, 1.0, least)
     for _ in range(1_000):
         total = np.bincount(pair, _DISCOUNT * value[next_states], n_states * n_actions)
         q = (total / np.maximum(count, 1)).reshape(shape)
-        better = np.where(at_end, 1.0, np.where(seen, q, 0.0).max(1))
+        better = np.where(at_end, 1.0, np.maximum(least, np.where(seen, q, 0.0).max(1)))
         if np.abs(better - value).max() < 1e-9:
             break
         value = better

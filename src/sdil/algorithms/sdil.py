@@ -14,7 +14,8 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
 - Steps are judged by several signals before discovery begins (`evidence.py`). The paper's score by
   skills is `score="pu"`. With `noisy_share`, phase 2 also imitates noisy steps by their score.
 - Back in a state that it has just been in, the policy does what it has tried least there
-  (`memory`): otherwise a greedy policy, once in a circle, stays there for ever.
+  (`memory`): otherwise a greedy policy, once in a circle, stays there for ever. In recorded states
+  it listens to what planning says of each action (`value_weight`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch
 from torch import Tensor
 
 from sdil.algorithms.discovery import Discovery, TrainingSteps
-from sdil.algorithms.evidence import chosen_signals, gather_evidence
+from sdil.algorithms.evidence import chosen_signals, gather_evidence, separates
 from sdil.algorithms.learner import OnEpoch, State, check, hold_out
 from sdil.algorithms.pairs import FilterForm
 from sdil.algorithms.reuse import Reuse
@@ -40,6 +41,7 @@ from sdil.algorithms.training import (
     with_more,
 )
 from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
 from sdil.networks.evidence import Evidence
 from sdil.networks.hierarchical import (
     HierarchicalPolicy,
@@ -146,6 +148,10 @@ class SDIL:
     memory: int = 30
     """Steps for which the policy remembers what it did in a state: back there, it does what it has
     tried least. 0: never; nor where states never come again, or clean demonstrations repeat."""
+    value_weight: float = 2.0
+    """When acting in a state that was recorded with several actions: weight of what their value
+    says for each, added to its log-probability. 0, as in the paper, and where the value is not
+    heard: not at all."""
 
     name: ClassVar[str] = "sdil"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
@@ -160,6 +166,7 @@ class SDIL:
             score="pu",
             noisy_share=0.0,
             memory=0,
+            value_weight=0.0,
             usage_weight=0.0,
             positive_filter="difference",
             clip_preference=False,
@@ -187,6 +194,8 @@ class SDIL:
         """Algorithm 1. `env` is not used."""
         check(demos, self, seed)
         chosen_signals(self.signals)
+        if self.memory < 0 or self.value_weight < 0:
+            raise InputError("memory and value_weight are 0 or more; 0 switches them off")
         train, held_out = hold_out(demos, valid, seed=seed)
         steps = TrainingSteps(train, self, seed)
         valid_windows = Windows(held_out, self.look_back, steps.inputs)
@@ -254,7 +263,8 @@ class SDIL:
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
 
         # Lines 8-14: phase 2, select and refine (`reuse.py`).
-        likelihood = None if evidence is None else evidence.likelihood(steps.windows)
+        asked = evidence if self.noisy_share > 0 else None
+        likelihood = None if asked is None else asked.likelihood(steps.windows)
         reuse = Reuse(model, discovery, valid_windows, likelihood, self, generator)
         found["bad_steps"] = reuse.bad
         if begun <= SELECT:
@@ -269,6 +279,7 @@ class SDIL:
             skill_optimality=discovery.skill_optimality,
             evidence=evidence,
             memory=self._memory(train),
+            value_weight=self._value_weight(evidence, steps, valid_windows),
             learner=self.name,
             hyperparameters=asdict(self),
         )
@@ -288,6 +299,16 @@ class SDIL:
         came_back, repeated = torch.cat(back), torch.cat(again)[: train.clean.n_steps].sum()
         half = came_back[: train.clean.n_steps].sum() / 2
         return self.memory if came_back.any() and repeated <= half else 0
+
+    def _value_weight(
+        self, evidence: Evidence | None, steps: TrainingSteps, held_out: Windows
+    ) -> float:
+        """`value_weight`, where the value is heard: it rates clean steps above noisy ones."""
+        if evidence is None or not self.value_weight:
+            return 0.0
+        noisy = evidence.value(steps.windows)[steps.noisy].numpy()
+        heard = separates(evidence.value(held_out).numpy(), noisy)
+        return self.value_weight if heard else 0.0
 
     def _warn_of_collapse(self, discovery: Discovery, has_noisy: bool) -> None:
         """Say what went wrong, and what to change."""

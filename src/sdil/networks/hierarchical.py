@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.networks.encoders import SkillEncoder
-from sdil.networks.evidence import Evidence, Judgement
+from sdil.networks.evidence import SIGNALS, Evidence, Judgement, Numbering, worth
 from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
@@ -80,8 +80,9 @@ class SkillModel(nn.Module):
 class HierarchicalPolicy(Policy):
     """Acts with `f_uni`; judges data with the discovery model, frozen as phase 1 left it.
 
-    With a memory it does not go round in circles: back in a state it has just been in, it does what
-    it has tried least there.
+    In states that were recorded with several actions, it also listens to their value (the signal of
+    `networks/evidence.py`). With a memory it does not go round in circles: back in a state it has
+    just been in, it does what it has tried least there.
     """
 
     kind = "skills"
@@ -97,6 +98,7 @@ class HierarchicalPolicy(Policy):
         skill_optimality: Tensor,
         evidence: Evidence | None = None,
         memory: int = 0,
+        value_weight: float = 0.0,
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
     ) -> None:
@@ -104,6 +106,8 @@ class HierarchicalPolicy(Policy):
         self.look_back = max(architecture.look_back, memory)
         self.memory = memory
         """Past steps that it does not care to repeat."""
+        self.value_weight = value_weight
+        """How much the value of recorded actions counts."""
         self.learner = learner
         self.hyperparameters = hyperparameters or {}
         self.skill_optimality = skill_optimality
@@ -117,10 +121,14 @@ class HierarchicalPolicy(Policy):
         self._acting = deepcopy(acting).double().requires_grad_(False)
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
         self._evidence = None if evidence is None else deepcopy(evidence).double()
+        self._advice = None if evidence is None or not value_weight else Advice(evidence)
 
     def action_probs(self, window: Window) -> Tensor:
         recent = latest(window, self._architecture.look_back).only(self.inputs)
-        probs = self._acting.logits(recent).softmax(1)
+        logits = self._acting.logits(recent)
+        if self._advice is not None:
+            logits = logits + self.value_weight * self._advice(recent.state)
+        probs = logits.softmax(1)
         return prefer_untried(probs, latest(window, self.memory)) if self.memory else probs
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
@@ -184,16 +192,19 @@ class HierarchicalPolicy(Policy):
         return {} if self.evidence is None else self.evidence.state_dict()
 
     def configuration(self) -> dict[str, Any]:
-        return {**asdict(self._architecture), "memory": self.memory}
+        return {
+            **asdict(self._architecture),
+            "memory": self.memory,
+            "value_weight": self.value_weight,
+        }
 
     @classmethod
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> HierarchicalPolicy:
         assert isinstance(spaces.action, gym.spaces.Discrete)
-        memory = configuration.get("memory", 0)
         architecture = SkillArchitecture(
-            **{k: v for k, v in configuration.items() if k != "memory"}
+            **{field.name: configuration[field.name] for field in fields(SkillArchitecture)}
         )
         own = {k: v for k, v in tensors.items() if not k.startswith("evidence.")}
         judging = {k.removeprefix("evidence."): v for k, v in tensors.items() if k not in own}
@@ -210,8 +221,25 @@ class HierarchicalPolicy(Policy):
             inputs=inputs,
             skill_optimality=skill_optimality,
             evidence=Evidence.of_tensors(judging) if judging else None,
-            memory=memory,
+            memory=configuration.get("memory", 0),
+            value_weight=configuration.get("value_weight", 0.0),
         )
+
+
+class Advice:
+    """What the value signal says of each action, in states that were recorded with several."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        value = SIGNALS.index("value")
+        edges, log_odds = evidence.edges[value].numpy(), evidence.log_odds[value].numpy()
+        self._known = Numbering(evidence.states.float().numpy())
+        nothing = torch.zeros(1, evidence.advantage.shape[1], dtype=torch.float64)
+        said = torch.from_numpy(worth(evidence.advantage.numpy(), edges, log_odds))
+        self._said = torch.cat([said.double(), nothing])  # the last row: a state not recorded
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """Log-odds of "good"; 0 where nothing is known. (B, A)"""
+        return self._said[torch.from_numpy(self._known.of(states.float().numpy()))]
 
 
 def prefer_untried(probs: Tensor, window: Window) -> Tensor:

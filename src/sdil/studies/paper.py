@@ -34,9 +34,10 @@ ALL_CLEAN = f"{BASE}, all of it"
 NO_DEC = "SDIL, no DEC"
 
 ACTING = (
-    "SDIL's policy has a memory: back in a state, it does what it has tried least there. All "
-    "others act greedily, SDIL as in the paper too. In the grids a memory brings every learner "
-    "much; `python benchmarks/acting.py` shows each with and without one."
+    "SDIL's policy has a memory: back in a state, it does what it has tried least there; and in "
+    "recorded states it listens to the value of actions. All others act greedily, SDIL as in the "
+    "paper too. In the grids a memory brings every learner much; `python benchmarks/acting.py` "
+    "shows each with and without one."
 )
 
 _PRACTISE: dict[str, Value] = {"env_steps": 50_000}
@@ -281,6 +282,7 @@ def scores(options: Options) -> Study:
         _method("SDIL, no likelihood", "sdil", signals="progress+value"),
         _method("SDIL, no progress", "sdil", signals="likelihood+value"),
         _method("SDIL, no value", "sdil", signals="likelihood+progress"),
+        _method("SDIL, no value when acting", "sdil", value_weight=0.0),
         _method("SDIL, the paper's score", "sdil", score="pu"),
         _method("SDIL, noisy steps imitated", "sdil", noisy_share=0.75),
         _method("SDIL, no filter of pairs", "sdil", epsilon=1.0),
