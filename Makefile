@@ -25,6 +25,7 @@ bench: install      ## figures of the README and the documentation, measured on 
 	$(BIN)/python benchmarks/bc_curve.py
 	$(BIN)/python benchmarks/discovery_speed.py
 	$(BIN)/python benchmarks/sdil_curve.py
+	$(BIN)/python benchmarks/walks.py
 	$(BIN)/python benchmarks/acting.py
 	$(BIN)/python benchmarks/step_scores.py
 	$(BIN)/python benchmarks/sepsis_figures.py

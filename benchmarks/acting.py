@@ -4,7 +4,9 @@
     python benchmarks/acting.py --task doorkey-6x6 --sizes 30 --seeds 0 1 2
 
 Back in a state, SDIL's policy does what it has tried least there (`SDIL.memory`). Here every
-policy acts both ways, so that the rule and the learner can be told apart. Paired by seed.
+policy acts both ways, so that the rule and the learner can be told apart; in recorded states SDIL
+also listens to the value of actions (`value_weight`) with a memory, "sdil, no value" does not, and
+greedily neither does. Paired by seed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from sdil.windows import Window
 
 MEMORY = sdil.SDIL().memory
 WAYS = ("greedily", "with a memory")
-ROWS = ("bc-clean", "dwbc", "weighted-bc", "scored-bc", "sdil", "oracle")
+NO_VALUE = "sdil, no value"
+ROWS = ("bc-clean", "dwbc", "weighted-bc", "scored-bc", NO_VALUE, "sdil", "oracle")
 
 
 class Remembering(Policy):
@@ -68,11 +71,15 @@ def run_cell(task: str, noisy: int, size: int, seed: int, row: str) -> dict[str,
     data = demos.clean_only() if row.endswith("-clean") else demos
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a collapse: the rewards tell
-        learner = LEARNERS[row.removesuffix("-clean")]()
+        learner = (
+            sdil.SDIL(value_weight=0.0)
+            if row == NO_VALUE
+            else LEARNERS[row.removesuffix("-clean")]()
+        )
         policy = learner.fit(data, valid=valid, seed=seed, **more)
     greedy, remembering = policy, Remembering(policy) if policy.look_back == 0 else policy
     if isinstance(policy, HierarchicalPolicy):
-        forgetful = policy.configuration() | {"memory": 0}
+        forgetful = policy.configuration() | {"memory": 0, "value_weight": 0.0}
         greedy = HierarchicalPolicy.build(policy.spaces, forgetful, policy.tensors())
     earned = [
         100 * sdil.evaluate(p, task, seed=20_000 + seed).reward_mean for p in (greedy, remembering)

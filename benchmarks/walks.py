@@ -5,12 +5,12 @@
 
 Prediction does not see circles: a policy can name most actions of a demonstration and still turn
 left and right for ever. So policies are followed from where clean validation demonstrations begin,
-by the transitions that a large validation set has recorded (`--recorded` noisy demonstrations and a
-fifth as many clean ones); its noisy demonstrations take every other step at random, so that most of
-what a policy may do was done. A walk arrives where a clean
-demonstration ends; it is lost where it does what nobody recorded; otherwise it goes on until the
-limit. No reward takes part, and no environment after the recording. Only for tasks in which the
-same states come again.
+by the transitions that a large validation set has recorded: `--recorded` noisy demonstrations, half
+of their steps at random, so that most of what a policy may do was done, and a fifth as many clean
+ones. A walk arrives where a clean demonstration ends; it is lost where it does what nobody
+recorded; otherwise it goes on until the limit. No reward takes part, and no environment after the
+recording. Only for tasks in which the same states come again, and an action in a state always leads
+to the same one.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def main(
         for i, finished in enumerate(as_completed(running), 1):
             cells += finished.result()
             print(f"{i}/{len(running)}", flush=True)
-    cells.sort(key=lambda cell: cell["seed"])
+    cells.sort(key=lambda cell: (cell["clean"], cell["seed"]))
     table = []
     for size in sizes:
         for way in [*TRAINED, *ACTING]:
@@ -158,9 +158,9 @@ def main(
             def of(what: str, way: str = way, size: int = size) -> Array:
                 return np.array([c[what] for c in cells if (c["clean"], c["way"]) == (size, way)])
 
-            less = "" if way == "default" else paired_interval(of("steps") - of("steps", "default"))
+            more = "" if way == "default" else paired_interval(of("steps") - of("steps", "default"))
             shares = [f"{of(what).mean():.1f}" for what in ("arrived", "lost", "walking", "steps")]
-            table.append((str(size), way, *shares, less))
+            table.append((str(size), way, *shares, more))
     titles = ("clean", "acting", "arrived %", "lost %", "walking %", "steps", "more steps (95%)")
     print(markdown(titles, table))
     finish(about, cells, [], as_json)

@@ -128,24 +128,32 @@ def test_the_same_seed_gives_the_same_evidence_and_it_survives_saving(corridor, 
 def test_planning_by_hand():
     # 0 -a0-> 1 -a0-> 2, a clean end; 0 -a1-> 3, from where nothing is known
     graph = plan(
-        np.array([0, 1, 0]), np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([2]), (4, 2)
+        np.array([0, 1, 0]), np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([2]), (4, 2), 0.9
     )
-    gap = 2 * np.log(0.95) - 200 * np.log(0.95)  # log Q(0, a0) - log of the least value
-    np.testing.assert_allclose(graph[0], [gap / 2, -gap / 2])
+    gap = 2 * np.log(0.9) + 10  # log Q(0, a0) - log of the least value
+    np.testing.assert_allclose(graph[0], [gap / 2, -gap / 2], atol=1e-6)
     assert graph[1, 0] == 0  # the only action seen there
     assert np.isnan(graph[1, 1])
     assert np.isnan(graph[2:]).all()
 
 
-def test_planning_where_the_record_ends():
-    # as above; from 3 it seems to be one step to an end, but 0 -a0-> 1 -a0-> 2 is recorded
+def test_planning_past_the_record():
+    # as above, but it is known how far every state seems to be from an end
     steps = np.array([0, 1, 0]), np.array([0, 0, 1]), np.array([1, 2, 3]), np.array([2])
-    near = plan(*steps, (4, 2), elsewhere=np.array([9.0, 9.0, 9.0, 1.0]))
-    np.testing.assert_allclose(near[0], [0, 0], atol=1e-12)  # two steps either way
-    far = plan(*steps, (4, 2), elsewhere=np.array([9.0, 9.0, 9.0, 5.0]))
-    np.testing.assert_allclose(far[0, 0] - far[0, 1], -4 * np.log(0.95))
-    shortcut = plan(*steps, (4, 2), elsewhere=np.array([9.0, 0.5, 9.0, 5.0]))
-    np.testing.assert_allclose(shortcut[0, 0] - shortcut[0, 1], -4.5 * np.log(0.95))
+
+    def gap(*away: float) -> float:
+        graph = plan(*steps, (4, 2), 0.9, otherwise=0.9 ** np.array(away))
+        return float((graph[0, 0] - graph[0, 1]) / -np.log(0.9))  # in steps
+
+    assert gap(9, 9, 9, 1) == 0  # two steps either way: exactly as good
+    np.testing.assert_allclose(gap(9, 9, 9, 5), 4, atol=1e-4)
+    np.testing.assert_allclose(gap(9, 0.5, 9, 5), 4.5, atol=1e-4)  # a shorter way than recorded
+
+
+def test_equally_good_actions_are_exactly_equal():
+    states, actions = np.zeros(3, np.int64), np.arange(3)
+    graph = plan(states, actions, np.array([1, 2, 3]), np.array([1, 2, 3]), (4, 3), 0.9431)
+    assert (graph[0] == 0).all()
 
 
 def test_states_with_several_actions_are_compared(corridor, evidence):
@@ -160,24 +168,45 @@ def test_states_with_several_actions_are_compared(corridor, evidence):
     assert right.float().mean() > 0.9
 
 
-def test_a_distance_that_is_not_heard_does_not_speak_through_the_value(corridor):
-    """Without progress only recorded ways lead to an end."""
-    alone, joined = gather(corridor, "value"), gather(corridor, "progress+value")
-    assert torch.equal(alone.states, joined.states)
-    assert not torch.equal(alone.advantage, joined.advantage)
-    index = torch.arange(len(windows := Windows(corridor.all, 0)))
-    following, exists = windows.next_states_at(index)
+def test_the_distance_has_a_say_in_the_value_only_where_it_is_heard(corridor, monkeypatch):
+    unit = corridor.clean.n_steps / len(corridor.clean)
+    windows = Windows(corridor.all, 0)
+    following, exists = windows.next_states_at(torch.arange(len(windows)))
     ends = torch.tensor([len(t.actions) for t in corridor.clean]).cumsum(0) - 1
     record = Record.of(windows, following, exists, ends, 2)
-    by_hand = record.advantage(None, 1.0)[record.several]
-    np.testing.assert_allclose(alone.advantage.numpy(), by_hand, rtol=1e-6)
+    recorded_ways = record.advantage(None, unit)[record.several]
+    joined = gather(corridor, "progress+value")
+    np.testing.assert_allclose(
+        joined.advantage.numpy(), record.advantage(joined, unit)[record.several], rtol=1e-6
+    )
+    assert not np.allclose(joined.advantage.numpy(), recorded_ways)
+    no_ends = Record.of(windows, following, exists, ends[:0], 2)
+    assert (np.nan_to_num(no_ends.advantage(joined, unit)) == 0).all()
+    monkeypatch.setattr("sdil.algorithms.evidence.separates", lambda clean, noisy: False)
+    unheard = gather(corridor, "progress+value")
+    np.testing.assert_allclose(unheard.advantage.numpy(), recorded_ways, rtol=1e-6)
+
+
+def test_where_no_state_comes_again_there_is_no_value(corridor):
+    draw = np.random.default_rng(3)
+
+    def anew(walks):
+        for walk in walks:
+            moved = walk.observations + draw.normal(0, 0.1, walk.observations.shape)
+            yield sdil.Trajectory(moved.astype(np.float32), walk.actions)
+
+    evidence = gather(sdil.Demonstrations(list(anew(corridor.clean)), list(anew(corridor.noisy))))
+    assert len(evidence.states) == 0
+    judged = evidence.judge(Windows(corridor.noisy, 0))
+    assert "value" not in judged.parts
+    assert np.isfinite(judged.optimality).all()
 
 
 def test_planning_averages_over_outcomes():
     # a0 leads to the end half of the time, a1 always
     states, actions = np.array([0, 0, 0]), np.array([0, 0, 1])
-    graph = plan(states, actions, np.array([1, 2, 1]), np.array([1]), (3, 2))
-    np.testing.assert_allclose(graph[0, 1] - graph[0, 0], np.log(2.0))
+    graph = plan(states, actions, np.array([1, 2, 1]), np.array([1]), (3, 2), 0.9)
+    np.testing.assert_allclose(graph[0, 1] - graph[0, 0], np.log(2.0), atol=1e-5)
 
 
 def test_witnesses_are_weighed_by_how_they_agree():

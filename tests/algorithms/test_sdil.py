@@ -332,7 +332,8 @@ def test_when_acting_it_listens_to_the_value_of_recorded_actions(demos, tmp_path
     )
     evidence = policy.evidence
     heard = evidence.log_odds[SIGNALS.index("value")].numpy()
-    said = worth(evidence.advantage.numpy(), evidence.edges[2].numpy(), heard)  # (U, A)
+    advantage = evidence.advantage.nan_to_num(0.0).numpy()  # not recorded: as good as the mean
+    said = worth(advantage, evidence.edges[2].numpy(), heard)  # (U, A)
     assert np.ptp(said, 1).max() > 0
     observations = np.concatenate([t.observations[:-1] for t in demos.noisy])
     numbers = Numbering(evidence.states.numpy()).of(observations[:, policy.inputs.numpy()])
@@ -366,7 +367,9 @@ def test_a_value_that_is_not_heard_has_no_say_in_acting(demos):
     assert replace(settings, signals="likelihood").fit(demos, seed=0).value_weight == 0.0
 
 
-@pytest.mark.parametrize("wrong", [{"memory": -1}, {"value_weight": -0.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"memory": -1}, {"value_weight": -0.5}, {"value_weight": math.nan}]
+)
 def test_what_acting_adds_is_never_negative(demos, wrong):
     with pytest.raises(InputError, match="are 0 or more"):
         replace(SHORT, **wrong).fit(demos)

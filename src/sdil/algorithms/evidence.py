@@ -31,9 +31,8 @@ from sdil.windows import Windows
 MEMBERS = 3
 _WAYPOINTS = 64
 _EXPECTILE = 0.1  # low: the shortest of the ways that were seen counts
-_DISCOUNT = 0.95
-_LEAST_VALUE = _DISCOUNT**200
-_DETOUR = 0.5  # ways that nobody recorded are longer than they seem, by half a demonstration
+_LEAST_VALUE = float(np.exp(-10.0))  # as far away as ten demonstrations are long: too far to tell
+_DETOUR = 0.5  # demonstrations: by so much a way that nobody recorded is longer than it seems
 _PRICES = (1.0, 2.0)  # and so much dearer: the signal is the mean over planning with either
 _ROUNDS = 5  # more of them fade what only two signals agree on
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
@@ -89,8 +88,8 @@ def gather_evidence(
     pointed = clean[exists[:n_clean]]
     pointed = pointed[torch.randperm(len(pointed), generator=generator)[:_WAYPOINTS]]
     ends = (is_last & exists)[:n_clean].nonzero()[:, 0]
-    record = Record.of(windows, following, exists, ends, n_actions)
-    compared = record.several if "value" in chosen else record.several[:0]
+    record = Record.of(windows, following, exists, ends, n_actions) if "value" in chosen else None
+    compared = states[:0] if record is None else record.states[record.several]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
         evidence = Evidence(
@@ -100,7 +99,7 @@ def gather_evidence(
             waypoints=len(pointed),
             states=len(compared),
         )
-    evidence.states.copy_(record.states[compared])
+    evidence.states.copy_(compared)
     evidence.standardise.fit(windows)
     evidence.waypoints.copy_(evidence.standardise(following[pointed]))
     evidence.remaining.copy_((last_of - index)[pointed] / unit)
@@ -109,10 +108,10 @@ def gather_evidence(
     if "progress" in chosen and len(pointed):
         _train_distance(evidence, windows, last_of, n_clean, unit, settings, stages, generator)
     told, heard = {}, {}
-    for name in (name for name in SIGNALS if name in chosen):
-        if name == "value":
+    for name in (name for name in SIGNALS if name in chosen):  # progress comes before value
+        if name == "value" and record is not None and len(compared):
             advantage = record.advantage(evidence if "progress" in heard else None, unit)
-            evidence.advantage.copy_(torch.from_numpy(advantage[compared]))
+            evidence.advantage.copy_(torch.from_numpy(advantage[record.several]))
         told[name] = getattr(evidence, name)(windows)[n_clean:].numpy()
         if separates(getattr(evidence, name)(held_out).numpy(), told[name]):
             heard[name] = told[name]
@@ -266,15 +265,15 @@ class Record:
     def advantage(self, evidence: Evidence | None, unit: float) -> Array:
         """The value signal of each state and action that was seen, NaN elsewhere. (U, A)
 
-        `evidence` knows how far it seems to be where nothing more was recorded; without it only
-        recorded ways lead to an end. `unit` is the mean length of a clean demonstration.
+        `evidence` knows how far each state seems to be from an end by ways that nobody recorded;
+        without it only recorded ones count. `unit` is the mean length of a clean demonstration.
         """
-        steps = self.before, self.actions, self.after
-        shape = len(self.states), self.n_actions
-        if evidence is None:
-            return plan(*steps, self.ends, shape)
-        seems = evidence.to_go(self.states).double().numpy().clip(min=0.0) + _DETOUR
-        planned = [plan(*steps, self.ends, shape, price * unit * seems) for price in _PRICES]
+        steps = self.before, self.actions, self.after, self.ends
+        shape, discount = (len(self.states), self.n_actions), float(np.exp(-1.0 / unit))
+        if evidence is None or not len(self.ends):
+            return plan(*steps, shape, discount)
+        away = (evidence.to_go(self.states).double().numpy() + _DETOUR).clip(min=0.0)
+        planned = [plan(*steps, shape, discount, np.exp(-price * away)) for price in _PRICES]
         return np.mean(planned, 0)
 
 
@@ -284,14 +283,15 @@ def plan(
     next_states: Array,
     ends: Array,
     shape: tuple[int, int],
-    elsewhere: Array | None = None,
+    discount: float,
+    otherwise: Array | None = None,
 ) -> Array:
     """The value signal of each state and action that was seen, NaN elsewhere. (U, A)
 
     Values are those of the empirical decision process with reward 1 at the ends of clean
-    demonstrations: `Q(s, a)` is the mean over recorded outcomes, `V` the best seen action's, or
-    what it is worth to reach an end in so many steps `elsewhere` (U,), by ways that were not
-    recorded. The signal is `log Q` less its mean over the actions seen in the state.
+    demonstrations: `Q(s, a)` is the mean over recorded outcomes; `V` the best seen action's, or
+    what a state is worth `otherwise` (U,), by ways that were not recorded. The signal is `log Q`
+    less its mean over the actions seen in the state, rounded, so that equals are equal.
     """
     n_states, n_actions = shape
     pair = states * n_actions + actions
@@ -299,10 +299,10 @@ def plan(
     seen = count.reshape(shape) > 0
     at_end = np.zeros(n_states, bool)
     at_end[ends] = True
-    least = np.zeros(n_states) if elsewhere is None else _DISCOUNT**elsewhere
+    least = np.zeros(n_states) if otherwise is None else otherwise
     value = np.where(at_end, 1.0, least)
     for _ in range(1_000):
-        total = np.bincount(pair, _DISCOUNT * value[next_states], n_states * n_actions)
+        total = np.bincount(pair, discount * value[next_states], n_states * n_actions)
         q = (total / np.maximum(count, 1)).reshape(shape)
         better = np.where(at_end, 1.0, np.maximum(least, np.where(seen, q, 0.0).max(1)))
         if np.abs(better - value).max() < 1e-9:
@@ -310,7 +310,7 @@ def plan(
         value = better
     log_q = np.where(seen, np.log(np.maximum(q, _LEAST_VALUE)), 0.0)
     mean = log_q.sum(1) / np.maximum(seen.sum(1), 1)
-    return np.where(seen, log_q - mean[:, None], np.nan)
+    return np.where(seen, (log_q - mean[:, None]).round(6) + 0.0, np.nan)
 
 
 def separates(clean: Array, noisy: Array) -> bool:

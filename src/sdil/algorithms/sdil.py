@@ -20,6 +20,7 @@ has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
@@ -150,8 +151,8 @@ class SDIL:
     tried least. 0: never; nor where states never come again, or clean demonstrations repeat."""
     value_weight: float = 2.0
     """When acting in a state that was recorded with several actions: weight of what their value
-    says for each, added to its log-probability. 0, as in the paper, and where the value is not
-    heard: not at all."""
+    signal says for each, added to its log-probability. 0 as in the paper; and where that signal
+    is not heard."""
 
     name: ClassVar[str] = "sdil"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
@@ -194,7 +195,7 @@ class SDIL:
         """Algorithm 1. `env` is not used."""
         check(demos, self, seed)
         chosen_signals(self.signals)
-        if self.memory < 0 or self.value_weight < 0:
+        if self.memory < 0 or not 0 <= self.value_weight < math.inf:
             raise InputError("memory and value_weight are 0 or more; 0 switches them off")
         train, held_out = hold_out(demos, valid, seed=seed)
         steps = TrainingSteps(train, self, seed)

@@ -227,14 +227,17 @@ class HierarchicalPolicy(Policy):
 
 
 class Advice:
-    """What the value signal says of each action, in states that were recorded with several."""
+    """What the value signal says of each action, in states that were recorded with several.
+
+    An action that was not recorded there counts as neither better nor worse than the others.
+    """
 
     def __init__(self, evidence: Evidence) -> None:
         value = SIGNALS.index("value")
         edges, log_odds = evidence.edges[value].numpy(), evidence.log_odds[value].numpy()
         self._known = Numbering(evidence.states.float().numpy())
         nothing = torch.zeros(1, evidence.advantage.shape[1], dtype=torch.float64)
-        said = torch.from_numpy(worth(evidence.advantage.numpy(), edges, log_odds))
+        said = torch.from_numpy(worth(evidence.advantage.nan_to_num(0.0).numpy(), edges, log_odds))
         self._said = torch.cat([said.double(), nothing])  # the last row: a state not recorded
 
     def __call__(self, states: Tensor) -> Tensor:

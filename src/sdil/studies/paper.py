@@ -274,11 +274,12 @@ def scores(options: Options) -> Study:
         WEIGHTED,
         SCORED,
         _as_in_the_paper(),
-        _method("SDIL, no memory", "sdil", memory=0),
+        _method("SDIL, acting greedily", "sdil", memory=0, value_weight=0.0),
         SDIL,
         ORACLE,
     )
     parts = (
+        _method("SDIL, no memory", "sdil", memory=0),
         _method("SDIL, no likelihood", "sdil", signals="progress+value"),
         _method("SDIL, no progress", "sdil", signals="likelihood+value"),
         _method("SDIL, no value", "sdil", signals="likelihood+progress"),
