@@ -32,7 +32,9 @@ MEMBERS = 3
 _WAYPOINTS = 64
 _EXPECTILE = 0.1  # low: the shortest of the ways that were seen counts
 _LEAST_VALUE = float(np.exp(-10.0))  # as far away as ten demonstrations are long: too far to tell
-_DETOUR = 0.5  # demonstrations: by so much a way that nobody recorded is longer than it seems
+# Ways that nobody recorded are longer than they seem, by half a demonstration: not all of them are
+# there, and `to_go`, a soft minimum, lies under the shortest.
+_DETOUR = 0.5
 _PRICES = (1.0, 2.0)  # and so much dearer: the signal is the mean over planning with either
 _ROUNDS = 5  # more of them fade what only two signals agree on
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
