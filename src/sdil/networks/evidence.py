@@ -7,8 +7,8 @@ the parts. No signal sees the truth, a reward or an environment:
 - progress: how much nearer the step, and those around it, bring us to the end of a clean
   demonstration, by a learned temporal distance;
 - value: how good the action is among those seen in the same state, by planning in the graph of
-  all recorded transitions towards the ends of clean demonstrations; where they lead nobody further,
-  by the same distance.
+  all recorded transitions towards the ends of clean demonstrations; the same distance prices ways
+  that nobody recorded.
 
 They fail in different places. Each is cut into bins, and a bin is worth a log-odds of "good".
 """
