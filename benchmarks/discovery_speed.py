@@ -18,7 +18,7 @@ import tyro
 import sdil
 from report import Target, begin, finish, print_table
 from sdil.algorithms.discovery import Discovery, TrainingSteps, discovery_loss
-from sdil.algorithms.pairs import by_embedding, draw_pairs, passes_filter
+from sdil.algorithms.pairs import find_pairs
 from sdil.algorithms.training import seeded, total
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility
@@ -123,22 +123,15 @@ def _parts(discovery: Discovery) -> dict[str, float]:
     index = discovery._batches(1)[0]
     batch, random = discovery._batch(index), discovery._draw(len(index), by_embedding=True)
     embeddings = model.encoder.body(batch.features).detach()
-    near, far = round(len(index) * s.nearest), round(len(index) * s.farthest)
-
-    def pairs() -> torch.Tensor:
-        found = by_embedding(embeddings, near, far)
-        assert batch.scores is not None
-        passes = passes_filter(batch.scores, found.near, s.epsilon, s.positive_filter)
-        drawn = draw_pairs(found, passes, batch.is_clean, random.positive, random.negative)
-        return torch.cat([drawn.positives, drawn.negatives], 1)
-
-    partners = pairs()
+    given = embeddings, batch.clusters, batch.scores, batch.is_clean
+    drawn = random.positive, random.negative
+    partners = find_pairs(*given, *drawn, s, by_embedding=True).partners
     chosen = torch.rand(len(index), s.n_skills, requires_grad=True)
     skills = torch.rand(len(index), s.skill_size, requires_grad=True)
 
     def update() -> None:
-        drawn = discovery._draw(len(index), by_embedding=True)
-        terms, _ = discovery_loss(model, T, discovery._batch(index), drawn, s)
+        fresh = discovery._draw(len(index), by_embedding=True)
+        terms, _ = discovery_loss(model, T, discovery._batch(index), fresh, s)
         discovery.optimisation.descend(total(terms))
 
     def compatibility() -> None:
@@ -155,7 +148,7 @@ def _parts(discovery: Discovery) -> dict[str, float]:
             lambda: model.encoder.body(batch.features).sum().backward()
         ),
         "pi_low, forward and backward": _ms(act),
-        "pairs": _ms(pairs),
+        "pairs": _ms(lambda: find_pairs(*given, *drawn, s, by_embedding=True)),
         "T on ten partners, forward and backward": _ms(compatibility),
         "Adam": _ms(discovery.optimisation.optimiser.step),
     }

@@ -1,18 +1,27 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
+import sdil
+from sdil.algorithms.pairs import (
+    _draw,
+    by_cluster,
+    by_distance,
+    draw_pairs,
+    find_pairs,
+    passes_filter,
+)
 
-CLEAN = torch.tensor([True, True, False, False, False, False])
+CLEAN = np.array([True, True, False, False, False, False])
 
 
 def test_candidates_by_embedding_are_the_nearest_and_the_farthest():
-    embeddings = torch.tensor([[0.0], [1.0], [3.0], [7.0], [15.0]])
-    found = by_embedding(embeddings, nearest=2, farthest=2)
+    embeddings = np.array([[0.0], [1.0], [3.0], [7.0], [15.0]])
+    found = by_distance(embeddings, nearest=2, farthest=2)
     assert [sorted(row) for row in found.near.tolist()] == [[1, 2], [0, 2], [0, 1], [1, 2], [2, 3]]
     assert [sorted(row) for row in found.far.tolist()] == [[3, 4], [3, 4], [3, 4], [0, 4], [0, 1]]
 
@@ -22,38 +31,39 @@ def test_sorting_by_distance_agrees_with_torch_and_never_takes_itself(size, seed
     generator = torch.Generator().manual_seed(seed)
     embeddings = torch.randn(size, 4, generator=generator)
     k = max(1, size // 3)
-    found = by_embedding(embeddings, nearest=k, farthest=k)
+    found = by_distance(embeddings.numpy(), nearest=k, farthest=k)
+    near, far = torch.from_numpy(found.near).long(), torch.from_numpy(found.far).long()
     distance = torch.cdist(embeddings, embeddings)
     own = torch.arange(size)[:, None]
-    assert not (found.near == own).any()
-    assert not (found.far == own).any()
+    assert not (near == own).any()
+    assert not (far == own).any()
     distance.fill_diagonal_(torch.inf)
     nearest = distance.topk(k, 1, largest=False).values.max(1).values
-    assert (distance.gather(1, found.near).max(1).values <= nearest * (1 + 1e-3)).all()
+    assert (distance.gather(1, near).max(1).values <= nearest * (1 + 1e-3)).all()
     distance.fill_diagonal_(-torch.inf)
     farthest = distance.topk(k, 1).values.min(1).values
-    assert (distance.gather(1, found.far).min(1).values >= farthest * (1 - 1e-3)).all()
+    assert (distance.gather(1, far).min(1).values >= farthest * (1 - 1e-3)).all()
 
 
 def test_identical_embeddings_still_give_everyone_a_partner_other_than_itself():
-    found = by_embedding(torch.zeros(8, 3), nearest=3, farthest=3)
-    own = torch.arange(8)[:, None]
+    found = by_distance(np.zeros((8, 3)), nearest=3, farthest=3)
+    own = np.arange(8)[:, None]
     assert not (found.near == own).any()
     assert not (found.far == own).any()
 
 
 def test_candidates_by_cluster():
-    found = by_cluster(torch.tensor([0, 0, 1, 1, 1, 2]))
-    near = [found.near[i][found.near_exists[i]].tolist() for i in range(6)]
-    far = [found.far[i][found.far_exists[i]].tolist() for i in range(6)]
+    found = by_cluster(np.array([0, 0, 1, 1, 1, 2]))
+    near = [found.near[0][found.near_exists[i]].tolist() for i in range(6)]
+    far = [found.far[0][found.far_exists[i]].tolist() for i in range(6)]
     assert near == [[1], [0], [3, 4], [2, 4], [2, 3], []]
     assert far[0] == [2, 3, 4, 5]
     assert far[5] == [0, 1, 2, 3, 4]
 
 
 def test_the_two_meanings_of_epsilon():
-    scores = torch.tensor([1.0, 0.5, 0.05, -0.05, -0.5])
-    everyone = torch.arange(5).expand(5, -1)
+    scores = np.array([1.0, 0.5, 0.05, -0.05, -0.5])
+    everyone = np.arange(5)[None]
     opposed = passes_filter(scores, everyone, 0.1, "opposed")
     assert opposed[0].tolist() == [True, True, True, True, False]  # good: all but the bad one
     assert opposed[2].all()  # unknown: all
@@ -61,47 +71,85 @@ def test_the_two_meanings_of_epsilon():
     difference = passes_filter(scores, everyone, 0.1, "difference")
     assert difference[0].tolist() == [True, False, False, False, False]
     assert difference[2].tolist() == [False, False, True, True, False]
-    assert torch.equal(opposed, opposed.T)
+    assert (opposed == opposed.T).all()
 
 
 def draw(clusters, passes=None, n=4000):
     """Many draws for each step of a small batch."""
-    generator = torch.Generator().manual_seed(0)
-    candidates = by_cluster(clusters)
-    return draw_pairs(
-        candidates,
-        passes,
-        CLEAN,
-        torch.rand(len(clusters), n, generator=generator),
-        torch.rand(len(clusters), n, generator=generator),
-    )
+    random = np.random.default_rng(0).random((2, len(clusters), n), np.float32)
+    return draw_pairs(by_cluster(clusters), passes, CLEAN, *random)
 
 
 def test_partners_are_drawn_uniformly_from_what_exists():
-    pairs = draw(torch.tensor([0, 0, 0, 0, 1, 1]))
-    assert pairs.positives[:, 0].tolist() == list(range(6))  # itself first
-    drawn = pairs.positives[0, 1:].bincount(minlength=6) / 4000
+    pairs = draw(np.array([0, 0, 0, 0, 1, 1]))
+    assert pairs.partners[:, 0].tolist() == list(range(6))  # itself first
+    drawn = pairs.partners[0, 1:4001].bincount(minlength=6) / 4000
     assert drawn[[0, 4, 5]].tolist() == [0, 0, 0]
     assert drawn[1:4].tolist() == pytest.approx([1 / 3] * 3, abs=0.03)
-    assert pairs.negatives[0].bincount(minlength=6)[4:].sum() == 4000
-    assert pairs.has_negatives.all()
+    assert pairs.partners[0, 4001:].bincount(minlength=6)[4:].sum() == 4000
+    assert pairs.weights[:, :4001].sum(1).tolist() == pytest.approx([1] * 6)
+    assert pairs.weights[:, 4001:].sum(1).tolist() == pytest.approx([1] * 6)
 
 
 def test_where_nothing_survives_a_step_is_its_own_only_positive():
-    passes = torch.zeros(6, 6).bool()
-    pairs = draw(torch.zeros(6).long(), passes)
-    assert (pairs.positives == torch.arange(6)[:, None]).all()
-    assert not pairs.has_negatives.any()  # one cluster: nobody is far
-    assert pairs.n_survived == 0
-    assert pairs.n_mixed_survived == 0
+    pairs = draw(np.zeros(6, int), np.zeros((6, 6), bool))
+    assert (pairs.partners[:, :4001] == torch.arange(6)[:, None]).all()
+    assert (pairs.weights[:, 4001:] == 0).all()  # one cluster: nobody is far
+    assert pairs.counts.tolist() == [30, 0, 16, 0]
 
 
 def test_survival_is_counted_overall_and_among_mixed_pairs():
-    scores = torch.tensor([1.0, 1.0, 0.9, -0.9, 0.0, 0.0])
-    candidates = by_cluster(torch.zeros(6).long())
+    scores = np.array([1.0, 1.0, 0.9, -0.9, 0.0, 0.0])
+    candidates = by_cluster(np.zeros(6, int))
     passes = passes_filter(scores, candidates.near, 0.1, "opposed")
-    pairs = draw_pairs(candidates, passes, CLEAN, torch.rand(6, 1), torch.rand(6, 1))
+    pairs = draw_pairs(candidates, passes, CLEAN, np.zeros((6, 1)), np.zeros((6, 1)))
     # 30 ordered pairs; steps 0, 1, 2 are good and 3 is bad: 6 of them are dropped
-    assert (pairs.n_survived, pairs.n_candidates) == (24, 30)
     # 16 of them mix clean and noisy; those of 0, 1 with 3 are dropped
-    assert (pairs.n_mixed_survived, pairs.n_mixed) == (12, 16)
+    assert pairs.counts.tolist() == [30, 24, 16, 12]
+
+
+def test_steps_without_candidates_do_not_shift_the_draws_of_others():
+    exists = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]], bool)
+    near = np.array([[4, 5, 6], [7, 8, 9], [10, 11, 12], [13, 14, 15]])
+    random = np.array([[0.0, 0.49, 0.5, 1 - 2**-24]], np.float32).repeat(4, 0)
+    drawn, has_any = _draw(near, exists, random)
+    assert has_any.tolist() == [True, False, True, False]
+    assert drawn[0].tolist() == [4, 4, 6, 6]
+    assert drawn[2].tolist() == [11] * 4
+
+
+@given(width=st.integers(1, 300))
+def test_the_largest_random_number_draws_the_last_candidate(width):
+    largest = np.full((1, 1), 1 - 2**-24, np.float32)
+    candidates = np.arange(width)[None]
+    assert _draw(candidates, None, largest)[0].item() == width - 1
+    assert _draw(candidates, np.ones((1, width), bool), largest)[0].item() == width - 1
+
+
+@pytest.mark.parametrize("by_embedding", [True, False])
+def test_partners_respect_source_and_filter(by_embedding):
+    generator = torch.Generator().manual_seed(0)
+    size, settings = 64, sdil.SDIL(nearest=1 / 4, farthest=1 / 4)
+    z = torch.randn(size, 3, generator=generator)
+    clusters = torch.randint(4, (size,), generator=generator)
+    scores = torch.rand(size, generator=generator) * 2 - 1
+    pairs = find_pairs(
+        z,
+        clusters,
+        scores,
+        scores > 0.9,
+        torch.rand(size, 3, generator=generator),
+        torch.rand(size, 6, generator=generator),
+        settings,
+        by_embedding=by_embedding,
+    )
+    distance = torch.cdist(z, z)
+    for t in range(size):
+        near, far = pairs.partners[t, 1:4], pairs.partners[t, 4:]
+        if by_embedding:
+            assert distance[t, near].max() < distance[t, far].min()
+        else:
+            assert (clusters[near] == clusters[t]).all()
+            assert (clusters[far] != clusters[t]).all()
+        opposed = (scores[near] * scores[t] < 0) & (scores[near].abs() > settings.epsilon)
+        assert not (opposed & (scores[t].abs() > settings.epsilon)).any()

@@ -65,10 +65,10 @@ def setup(demos, settings):
 
 def test_contrastive_loss_by_hand_and_the_direction_of_T():
     fit = torch.tensor([[1.0, 2.0, -1.0], [0.0, 0.0, 5.0]], requires_grad=True)
-    has = torch.tensor([True, False])
+    weights = torch.tensor([[0.5, 0.5, 1.0], [0.5, 0.5, 0.0]])
     sp = lambda x: math.log1p(math.exp(x))  # noqa: E731
     expected = ((sp(-1) + sp(-2)) / 2 + sp(-1) + sp(0)) / 2
-    loss = contrastive_loss(fit, 2, has)
+    loss = contrastive_loss(fit, 2, weights)
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     loss.backward()
     assert (fit.grad[:, :2] < 0).all()  # descent raises T on positives
@@ -124,7 +124,7 @@ def test_zeta_0_never_reads_embeddings_for_pairs(demos, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("embeddings were read")
 
-    monkeypatch.setattr("sdil.algorithms.discovery.by_embedding", refuse)
+    monkeypatch.setattr("sdil.algorithms.pairs.by_distance", refuse)
     setup(demos, replace(SHORT, zeta_step=0.0)).run(None, None)
     with pytest.raises(AssertionError, match="embeddings were read"):
         setup(demos, SHORT).run(None, None)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sdil.algorithms.learner import Epoch, OnEpoch, State
 from sdil.algorithms.optimality import skill_scores, step_scores
-from sdil.algorithms.pairs import by_cluster, by_embedding, draw_pairs, passes_filter
+from sdil.algorithms.pairs import find_pairs
 from sdil.algorithms.training import Optimisation, refuse_divergence, total
 from sdil.demonstrations import Demonstrations
 from sdil.networks.encoders import RecordedFeatures
@@ -109,45 +109,33 @@ def discovery_loss(
         mean = log_probs.exp().mean(0)  # (K,)
         terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())
     if settings.mi_weight > 0:
-        size = len(batch.actions)
-        candidates = (
-            by_embedding(
-                embeddings.detach(),
-                nearest=max(1, min(size - 1, round(size * settings.nearest))),
-                farthest=max(1, min(size - 1, round(size * settings.farthest))),
-            )
-            if random.by_embedding and size > 1
-            else by_cluster(batch.clusters)
+        pairs = find_pairs(
+            embeddings.detach(),
+            batch.clusters,
+            batch.scores,
+            batch.is_clean,
+            random.positive,
+            random.negative,
+            settings,
+            by_embedding=random.by_embedding,
         )
-        passes = (
-            None
-            if batch.scores is None
-            else passes_filter(
-                batch.scores, candidates.near, settings.epsilon, settings.positive_filter
-            )
-        )
-        pairs = draw_pairs(candidates, passes, batch.is_clean, random.positive, random.negative)
-        partners = torch.cat([pairs.positives, pairs.negatives], 1)
-        fit = T(batch.steps, chosen, g.prototypes, partners)  # (B, 1 + P + Q)
-        contrast = contrastive_loss(fit, pairs.positives.shape[1], pairs.has_negatives)
+        fit = T(batch.steps, chosen, g.prototypes, pairs.partners)  # (B, 1 + P + Q)
+        contrast = contrastive_loss(fit, 1 + random.positive.shape[1], pairs.weights)
         terms["mi"] = settings.mi_weight * contrast
         figures["contrastive"] = contrast
-        figures["n_candidates"], figures["n_survived"] = pairs.n_candidates, pairs.n_survived
-        figures["n_mixed"], figures["n_mixed_survived"] = pairs.n_mixed, pairs.n_mixed_survived
+        figures["pairs"] = pairs.counts
     return terms, figures
 
 
-def contrastive_loss(fit: Tensor, n_positives: int, has_negatives: Tensor) -> Tensor:
-    """Eq. 5, `L_mi`, from T's values (B, positives + negatives).
+def contrastive_loss(fit: Tensor, n_positives: int, weights: Tensor) -> Tensor:
+    """Eq. 5, `L_mi`, from T's values and their weights (B, positives + negatives).
 
     Negatives are the far ones, not draws from the marginal: a contrastive loss, no estimate of
     mutual information.
     """
-    positives, negatives = fit[:, :n_positives], fit[:, n_positives:]
-    contrast = F.softplus(-positives).mean(1)  # each step's positives weigh 1 together,
-    if negatives.shape[1]:
-        contrast = contrast + F.softplus(negatives).mean(1) * has_negatives  # so do its negatives
-    return contrast.mean()
+    sign = torch.ones(fit.shape[1])
+    sign[:n_positives] = -1.0  # softplus(-T) of a positive, softplus(T) of a negative
+    return (F.softplus(sign * fit) * weights).sum() / len(fit)
 
 
 class Discovery:
@@ -261,11 +249,11 @@ class Discovery:
                 told.setdefault(name, []).append(value.detach())
         skills = torch.cat(told.pop("skill"))
         self.usage = skills.bincount(minlength=settings.n_skills) / len(skills)
+        pairs = told.pop("pairs", None)
         means = {name: float(torch.stack(values).double().mean()) for name, values in told.items()}
         refuse_divergence("discover", means)
-        if settings.mi_weight > 0:
-            candidates, survived = means.pop("n_candidates"), means.pop("n_survived")
-            mixed, mixed_survived = means.pop("n_mixed"), means.pop("n_mixed_survived")
+        if pairs is not None:
+            candidates, survived, mixed, mixed_survived = torch.stack(pairs).sum(0).tolist()
             means["survived"] = survived / candidates if candidates else 1.0
             self.mixed_pairs_survived = mixed_survived / mixed if mixed else 0.0
             means["survived_clean_noisy"] = self.mixed_pairs_survived

@@ -2,17 +2,24 @@
 
 Candidates come from one of two sources: distances between skill embeddings (DEC), or a clustering
 of the input states. Positives are then filtered by estimated optimality. Nothing here draws random
-numbers: they are given, so that the loss is a function of its arguments.
+numbers: they are given, so that the loss is a function of its arguments. Nor is anything here
+differentiated, so it is NumPy: its small operations cost a third of torch's, and it sorts faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sdil.spaces import Array
+
+if TYPE_CHECKING:
+    from sdil.algorithms.sdil import SDIL
 
 FilterForm = Literal["opposed", "difference"]
 
@@ -21,142 +28,189 @@ FilterForm = Literal["opposed", "difference"]
 class Candidates:
     """Per step of the batch, who may be a positive and who a negative partner; never itself."""
 
-    near: Tensor
-    """Positions in the batch. (B, P)"""
-    near_exists: Tensor | None
+    near: Array
+    """Positions in the batch; one row where it is the same for all. (B, P) or (1, P)"""
+    near_exists: Array | None
     """Which of them count; None: all. (B, P)"""
-    far: Tensor
-    """Positions in the batch. (B, Q)"""
-    far_exists: Tensor | None
+    far: Array
+    """Positions in the batch. (B, Q) or (1, Q)"""
+    far_exists: Array | None
     """Which of them count; None: all. (B, Q)"""
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(NamedTuple):
     """The partners that were drawn."""
 
-    positives: Tensor
-    """The step itself, then the partners; where no candidate survives, itself again. (B, 1 + P)"""
-    negatives: Tensor
-    """(B, Q)"""
-    has_negatives: Tensor
-    """Steps without any have no negative term. (B,)"""
-    n_candidates: Tensor
-    """How many candidate positives there were."""
-    n_survived: Tensor
-    """How many of them passed the filter."""
-    n_mixed: Tensor
-    """How many candidate positives were a clean and a noisy step."""
-    n_mixed_survived: Tensor
-    """How many of those passed the filter."""
+    partners: Tensor
+    """The step itself, its positives, or itself again where no candidate survives; then its
+    negatives. (B, 1 + P + Q)"""
+    weights: Tensor
+    """Of each in the loss. A step's positives, itself with them, weigh 1 together; so do its
+    negatives, but 0 where it has none. (B, 1 + P + Q)"""
+    counts: Tensor
+    """How many candidate positives there were, and how many passed the filter; then the same of
+    those that were a clean and a noisy step. (4,)"""
 
 
-def by_embedding(embeddings: Tensor, nearest: int, farthest: int) -> Candidates:
-    """DEC: the nearest and the farthest steps of the batch by their embeddings."""
-    size = embeddings.square().sum(1)
-    # 1e-4: so equal steps are equally near, whatever rounding makes of their distance
-    square = (
-        torch.addmm(size + 1e-4, embeddings, embeddings.T, alpha=-2.0) + size[:, None]
-    )  # (B, B)
-    order: Tensor = _Order.apply(square)  # type: ignore[no-untyped-call]
-    near, far = order[:, 1 : 1 + nearest].long(), order[:, len(order) - farthest :]
-    return Candidates(near, None, far, None)
+def find_pairs(
+    embeddings: Tensor,
+    clusters: Tensor,
+    scores: Tensor | None,
+    is_clean: Tensor,
+    random_positive: Tensor,
+    random_negative: Tensor,
+    settings: SDIL,
+    *,
+    by_embedding: bool,
+) -> Pairs:
+    """Partners for each step of a batch: candidates, the filter, and a draw.
+
+    `scores` are None before the first estimate of optimality.
+    """
+    size = len(clusters)
+
+    def find(z: Array, cluster: Array, score: Array | None, *others: Array) -> Pairs:
+        candidates = (
+            by_distance(
+                z,
+                nearest=max(1, min(size - 1, round(size * settings.nearest))),
+                farthest=max(1, min(size - 1, round(size * settings.farthest))),
+            )
+            if by_embedding and size > 1
+            else by_cluster(cluster)
+        )
+        passes = (
+            None
+            if score is None
+            else passes_filter(score, candidates.near, settings.epsilon, settings.positive_filter)
+        )
+        return draw_pairs(candidates, passes, *others)
+
+    given = embeddings, clusters, scores, is_clean, random_positive, random_negative
+    return Pairs(*_InNumPy.apply(find, *given))  # type: ignore[no-untyped-call]
 
 
-class _Order(torch.autograd.Function):
-    """Positions by growing distance, itself first, for (..., B, B) squared distances.
+def by_distance(embeddings: Array, nearest: int, farthest: int) -> Candidates:
+    """DEC: the nearest and the farthest steps of the batch by their embeddings.
 
     NumPy sorts plain integers ten times faster than torch sorts with indices, so each key is a
     distance with a position in its lowest bits: a float that is not negative sorts as its bits do.
-    In a batch of 256 this rounds squared distances to 15 binary digits. A Function only because
-    NumPy is unknown to `torch.func.vmap`.
+    In a batch of 256 this rounds squared distances to 15 binary digits.
     """
-
-    @staticmethod
-    def forward(square: Tensor) -> Tensor:
-        size = square.shape[-1]
-        position = np.arange(size, dtype=np.int32)
-        lowest = (1 << (size - 1).bit_length()) - 1
-        keys = square.float().contiguous().view(torch.int32).numpy() & ~lowest
-        keys |= position
-        keys[..., position, position] = position | np.int32(-(2**31))  # itself first
-        keys.sort(axis=-1)
-        keys &= lowest
-        return torch.from_numpy(keys)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, square: Tensor) -> tuple[Tensor, int]:
-        return _Order.forward(square.movedim(in_dims[0], 0)), 0
+    z = torch.from_numpy(embeddings).float()
+    size = z.square().sum(1)
+    # 1e-4: so equal steps are equally near, whatever rounding makes of their distance
+    square = torch.addmm(size + 1e-4, z, z.T, alpha=-2.0).add_(size[:, None])  # (B, B)
+    position = np.arange(len(z), dtype=np.int32)
+    lowest = (1 << (len(z) - 1).bit_length()) - 1
+    keys = square.numpy().view(np.int32)
+    keys &= ~lowest
+    keys |= position
+    keys[position, position] = position | np.int32(-(2**31))  # itself first
+    keys.sort(axis=1)
+    keys &= lowest
+    return Candidates(keys[:, 1 : 1 + nearest], None, keys[:, len(keys) - farthest :], None)
 
 
-def by_cluster(clusters: Tensor) -> Candidates:
+def by_cluster(clusters: Array) -> Candidates:
     """The steps of the same cluster of input states, and those of the others."""
-    everyone = torch.arange(len(clusters)).expand(len(clusters), -1)  # (B, B)
+    everyone = np.arange(len(clusters))[None]
     same = clusters[:, None] == clusters
-    return Candidates(everyone, same & ~torch.eye(len(clusters)).bool(), everyone, ~same)
+    others = ~same
+    np.fill_diagonal(same, False)
+    return Candidates(everyone, same, everyone, others)
 
 
-def passes_filter(scores: Tensor, candidates: Tensor, epsilon: float, form: FilterForm) -> Tensor:
-    """Which candidate positives (B, P) are of like optimality.
+def passes_filter(scores: Array, candidates: Array, epsilon: float, form: FilterForm) -> Array:
+    """Which candidate positives, (B, P) or (1, P), are of like optimality. (B, P)
 
     "opposed": unless one is good (above epsilon) and the other bad (below -epsilon).
     "difference": where the scores differ by at most epsilon, as the paper's method section says.
     """
     if form == "difference":
-        return (_pick(scores, candidates) - scores[:, None]).abs() <= epsilon
-    side = (scores > epsilon).float() - (scores < -epsilon).float()  # good 1, bad -1, unknown 0
-    return _pick(side, candidates) * side[:, None] >= 0
+        alike: Array = np.abs(scores.take(candidates) - scores[:, None]) <= epsilon
+        return alike
+    side = (scores > epsilon).view(np.int8) - (scores < -epsilon).view(np.int8)  # good 1, bad -1
+    like: Array = side.take(candidates) * side[:, None] >= 0
+    return like
 
 
 def draw_pairs(
     candidates: Candidates,
-    passes: Tensor | None,
-    is_clean: Tensor,
-    random_positive: Tensor,
-    random_negative: Tensor,
+    passes: Array | None,
+    is_clean: Array,
+    random_positive: Array,
+    random_negative: Array,
 ) -> Pairs:
     """Draw partners, uniformly and with replacement.
 
     `passes` (B, P) is the filter's answer, None before the first estimate of optimality; the random
     numbers are uniform on [0, 1): (B, positives) and (B, negatives).
     """
-    itself = torch.arange(len(is_clean))[:, None]
-    mixed = _pick(is_clean, candidates.near) != is_clean[:, None]  # (B, P)
-    exists = torch.ones_like(mixed)
-    if candidates.near_exists is not None:
-        exists = candidates.near_exists
-        mixed = mixed & exists
-    kept = exists if passes is None else passes & exists
+    itself = np.arange(len(is_clean))[:, None]
+    mixed = is_clean.take(candidates.near) != is_clean[:, None]  # (B, P)
+    exists = np.ones_like(mixed) if candidates.near_exists is None else candidates.near_exists
+    kept = exists if passes is None else exists & passes
     positive, has_positive = _draw(candidates.near, kept, random_positive)
-    if candidates.far_exists is None:
-        place = (random_negative * candidates.far.shape[1]).long()
-        negative, has_negative = candidates.far.gather(1, place).long(), torch.ones_like(is_clean)
+    negative, has_negative = _draw(candidates.far, candidates.far_exists, random_negative)
+    positive = np.where(has_positive[:, None], positive, itself)
+    partners = np.concatenate([itself, positive, negative], 1)
+    n_positives, n_negatives = 1 + positive.shape[1], max(1, negative.shape[1])
+    weights = np.full(partners.shape, 1 / n_positives, np.float32)
+    weights[:, n_positives:] = has_negative[:, None] / n_negatives
+    counted = [np.count_nonzero(some) for some in (exists, kept, mixed & exists, mixed & kept)]
+    found = partners, weights, np.array(counted)
+    return Pairs(*map(torch.from_numpy, found))
+
+
+def _draw(candidates: Array, exists: Array | None, random: Array) -> tuple[Array, Array]:
+    """One of the existing candidates per random number (B, n), and whether there is any (B,)."""
+    size, width = len(random), candidates.shape[1]
+    rows = np.arange(size + 1)
+    if exists is None:
+        place, has_any = _floor(random, width), np.ones(size, bool)
     else:
-        negative, has_negative = _draw(candidates.far, candidates.far_exists, random_negative)
-    return Pairs(
-        positives=torch.cat([itself, torch.where(has_positive[:, None], positive, itself)], 1),
-        negatives=negative,
-        has_negatives=has_negative,
-        n_candidates=exists.sum(),
-        n_survived=kept.sum(),
-        n_mixed=mixed.sum(),
-        n_mixed_survived=(kept & mixed).sum(),
-    )
+        existing = np.flatnonzero(exists)  # row by row
+        if not len(existing):
+            return np.zeros(random.shape, np.int64), np.zeros(size, bool)
+        begins = existing.searchsorted(rows * width)  # where each row begins
+        count = begins[1:] - begins[:-1]
+        has_any = count > 0
+        place = existing.take(begins[:-1, None] + _floor(random, count[:, None]), mode="clip")
+        place %= width
+    drawn = candidates[rows[:-1, None] if len(candidates) > 1 else 0, place]
+    return drawn.astype(np.int64), has_any
 
 
-def _pick(values: Tensor, positions: Tensor) -> Tensor:
-    """`values[positions]`, by the faster `index_select`. (B,) and (B, P) to (B, P)"""
-    return values.index_select(0, positions.flatten()).view(positions.shape)
+def _floor(random: Array, count: Array | int) -> Array:
+    """A whole number from 0 to `count` - 1 for each number in [0, 1)."""
+    return np.minimum((random * count).astype(np.int64), count - 1)  # a product may round up
 
 
-def _draw(candidates: Tensor, exists: Tensor, random: Tensor) -> tuple[Tensor, Tensor]:
-    """One of the existing candidates per random number, by inverting their count."""
-    count = exists.cumsum(1)  # (B, P)
-    total = count[:, -1:]
-    wanted = (random * total).long().clamp(max=total - 1)  # the wanted-th existing one, from 0
-    place = torch.searchsorted(count, wanted, right=True).clamp(max=candidates.shape[1] - 1)
-    return candidates.gather(1, place), total[:, 0] > 0
+class _InNumPy(torch.autograd.Function):
+    """`find`, given tensors. A Function only because NumPy is unknown to `torch.func.vmap`."""
+
+    @staticmethod
+    def forward(find: Callable[..., Pairs], *given: Tensor | None) -> tuple[Tensor, ...]:
+        return tuple(find(*(None if one is None else one.numpy() for one in given)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Any, find: Callable[..., Pairs], *given: Tensor | None
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        each = [
+            _InNumPy.forward(
+                find,
+                *(
+                    one if one is None or dim is None else one.select(dim, i)
+                    for one, dim in zip(given, in_dims[1:], strict=True)
+                ),
+            )
+            for i in range(info.batch_size)
+        ]
+        together = tuple(torch.stack(one) for one in zip(*each, strict=True))
+        return together, (0,) * len(together)

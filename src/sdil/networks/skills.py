@@ -81,10 +81,10 @@ class Compatibility(nn.Module):
         `steps` are standardised states beside one-hot actions (B, I + A), `chosen` is one-hot
         (B, K). The hidden layer is a sum of a part of (s, a) and one of the skill.
         """
-        theirs = chosen.index_select(0, partners.flatten())  # (B * P, K)
         of_step = self.of_step(steps)[:, None]  # (B, 1, hidden)
-        hidden = of_step + (theirs @ self.of_skill(prototypes)).view(*partners.shape, -1)
-        return self.out(F.leaky_relu(hidden, _SLOPE))[..., 0]
+        of_skill = chosen @ self.of_skill(prototypes)  # of each step's own (B, hidden)
+        theirs = of_skill.index_select(0, partners.flatten()).view(*partners.shape, -1)
+        return self.out(F.leaky_relu_(of_step + theirs, _SLOPE)).squeeze(2)  # (B, P)
 
 
 def _split_layer(one: int, other: int, outputs: int) -> tuple[nn.Linear, nn.Linear]:
