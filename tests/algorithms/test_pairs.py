@@ -100,12 +100,17 @@ def test_where_nothing_survives_a_step_is_its_own_only_positive():
 
 def test_survival_is_counted_overall_and_among_mixed_pairs():
     scores = np.array([1.0, 1.0, 0.9, -0.9, 0.0, 0.0])
+    random = np.zeros((6, 1)), np.zeros((6, 1))
     candidates = by_cluster(np.zeros(6, int))
     passes = passes_filter(scores, candidates.near, 0.1, "opposed")
-    pairs = draw_pairs(candidates, passes, CLEAN, np.zeros((6, 1)), np.zeros((6, 1)))
+    pairs = draw_pairs(candidates, passes, CLEAN, *random)
     # 30 ordered pairs; steps 0, 1, 2 are good and 3 is bad: 6 of them are dropped
     # 16 of them mix clean and noisy; those of 0, 1 with 3 are dropped
     assert pairs.counts.tolist() == [30, 24, 16, 12]
+    # in two clusters, 0-2-3 and 1-4-5, 12 pairs; 0 and 2 with 3 are dropped; 8 mix, 2 of them 0-3
+    candidates = by_cluster(np.array([0, 1, 0, 0, 1, 1]))
+    passes = passes_filter(scores, candidates.near, 0.1, "opposed")
+    assert draw_pairs(candidates, passes, CLEAN, *random).counts.tolist() == [12, 8, 8, 6]
 
 
 def test_steps_without_candidates_do_not_shift_the_draws_of_others():
@@ -129,7 +134,7 @@ def test_the_largest_random_number_draws_the_last_candidate(width):
 @pytest.mark.parametrize("by_embedding", [True, False])
 def test_partners_respect_source_and_filter(by_embedding):
     generator = torch.Generator().manual_seed(0)
-    size, settings = 64, sdil.SDIL(nearest=1 / 4, farthest=1 / 4)
+    size, settings = 64, sdil.SDIL(nearest=1 / 8, farthest=1 / 2)
     z = torch.randn(size, 3, generator=generator)
     clusters = torch.randint(4, (size,), generator=generator)
     scores = torch.rand(size, generator=generator) * 2 - 1
@@ -144,12 +149,40 @@ def test_partners_respect_source_and_filter(by_embedding):
         by_embedding=by_embedding,
     )
     distance = torch.cdist(z, z)
+    order = distance.argsort(1)
     for t in range(size):
         near, far = pairs.partners[t, 1:4], pairs.partners[t, 4:]
         if by_embedding:
-            assert distance[t, near].max() < distance[t, far].min()
+            assert torch.isin(near, order[t, :9]).all()
+            assert torch.isin(far, order[t, 32:]).all()
         else:
             assert (clusters[near] == clusters[t]).all()
             assert (clusters[far] != clusters[t]).all()
         opposed = (scores[near] * scores[t] < 0) & (scores[near].abs() > settings.epsilon)
         assert not (opposed & (scores[t].abs() > settings.epsilon)).any()
+    others = (pairs.partners[:, 1:4] != torch.arange(size)[:, None]).float().mean()
+    assert others > 0.9  # here nearly every step has candidates that pass
+    assert len(pairs.partners[:, 1:4].unique()) > size / 2
+    assert len(pairs.partners[:, 4:].unique()) > size / 2
+    assert pairs.signs.tolist() == [-1] * 4 + [1] * 6
+
+
+@pytest.mark.parametrize("by_embedding", [True, False])
+def test_a_step_alone_in_its_batch_has_only_itself(by_embedding):
+    one = torch.zeros(1).long()
+    random = torch.rand(1, 3), torch.rand(1, 6)
+    pairs = find_pairs(
+        torch.zeros(1, 4), one, None, one.bool(), *random, sdil.SDIL(), by_embedding=by_embedding
+    )
+    assert pairs.partners[0, :4].tolist() == [0] * 4
+    assert pairs.weights[0].tolist() == [0.25] * 4 + [0] * 6
+    assert pairs.counts.tolist() == [0] * 4
+
+
+def test_distances_are_those_of_the_precision_that_is_given():
+    """Far from the origin, single precision would lose what tells neighbours apart."""
+    z = torch.randn(64, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1000
+    found = by_distance(z.numpy(), nearest=8, farthest=8)
+    nearest = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist").argsort(1)[:, 1:9]
+    hit = [len(set(a.tolist()) & set(b)) for a, b in zip(nearest, found.near.tolist(), strict=True)]
+    assert np.mean(hit) > 7.9

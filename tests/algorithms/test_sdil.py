@@ -19,11 +19,12 @@ from sdil.algorithms.discovery import (
     discovery_loss,
     gumbel,
 )
+from sdil.algorithms.pairs import Pairs, find_pairs
 from sdil.algorithms.reuse import adversarial_loss, bad_steps, distillation_loss
 from sdil.algorithms.training import seeded, total
 from sdil.networks.evidence import SIGNALS, Numbering, worth
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
-from sdil.networks.skills import Compatibility
+from sdil.networks.skills import Compatibility, select
 from sdil.windows import Windows
 
 SHORT = SDIL(
@@ -65,15 +66,43 @@ def setup(demos, settings):
 
 def test_contrastive_loss_by_hand_and_the_direction_of_T():
     fit = torch.tensor([[1.0, 2.0, -1.0], [0.0, 0.0, 5.0]], requires_grad=True)
+    signs = torch.tensor([-1.0, -1.0, 1.0])
     weights = torch.tensor([[0.5, 0.5, 1.0], [0.5, 0.5, 0.0]])
     sp = lambda x: math.log1p(math.exp(x))  # noqa: E731
     expected = ((sp(-1) + sp(-2)) / 2 + sp(-1) + sp(0)) / 2
-    loss = contrastive_loss(fit, 2, weights)
+    loss = contrastive_loss(fit, Pairs(torch.zeros(2, 3), signs, weights, torch.zeros(4)))
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     loss.backward()
     assert (fit.grad[:, :2] < 0).all()  # descent raises T on positives
     assert fit.grad[0, 2] > 0  # and lowers it on negatives
     assert fit.grad[1, 2] == 0  # a step without negatives has no such term
+
+
+@pytest.mark.parametrize(
+    "settings", [SHORT, replace(SHORT, negatives=0), replace(SHORT, positives=0)]
+)
+def test_the_loss_takes_partners_for_what_they_are(demos, settings):
+    """`L_mi` from the specification's formula, T one step and one partner at a time."""
+    discovery = setup(demos, settings)
+    index = discovery._batches(1)[0][:20]
+    batch, random = discovery._batch(index), discovery._draw(len(index), False)
+    model, T, g = discovery.model, discovery.T, discovery.model.g
+    found = discovery_loss(model, T, batch, random, settings)[0]["mi"]
+    embeddings = model.encoder.body(batch.features)
+    chosen = select(g.log_probs(embeddings), random.gumbel, settings.temperature)
+    given = batch.clusters, batch.scores, batch.is_clean, random.positive, random.negative
+    pairs = find_pairs(embeddings.detach(), *given, settings, by_embedding=False)
+    expected = 0.0
+    for t in range(len(index)):
+        fit = [
+            T(batch.steps[t : t + 1], chosen[j, None], g.prototypes, torch.tensor([[0]])).item()
+            for j in pairs.partners[t]
+        ]
+        positives, negatives = fit[: 1 + settings.positives], fit[1 + settings.positives :]
+        expected += np.logaddexp(0, -np.array(positives)).mean()
+        if negatives and (batch.clusters != batch.clusters[t]).any():
+            expected += np.logaddexp(0, negatives).mean()
+    assert found.item() == pytest.approx(expected / len(index), rel=1e-5)
 
 
 def test_T_descends_with_everyone(demos):
@@ -480,6 +509,8 @@ class _Loss(nn.Module):
 @pytest.mark.parametrize("by_embedding", [True, False])
 def test_many_seeds_can_be_trained_at_once_with_vmap(demos, by_embedding):
     found = [setup(demos, SHORT) for _ in range(3)]
+    for discovery in found:
+        discovery.scores = torch.linspace(-1, 1, len(discovery.steps.windows))
     with torch.no_grad():
         for i, discovery in enumerate(found):
             for module in (discovery.model.double(), discovery.T.double()):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sdil.algorithms.learner import Epoch, OnEpoch, State
 from sdil.algorithms.optimality import skill_scores, step_scores
-from sdil.algorithms.pairs import find_pairs
+from sdil.algorithms.pairs import Pairs, find_pairs
 from sdil.algorithms.training import Optimisation, refuse_divergence, total
 from sdil.demonstrations import Demonstrations
 from sdil.networks.encoders import RecordedFeatures
@@ -120,22 +120,20 @@ def discovery_loss(
             by_embedding=random.by_embedding,
         )
         fit = T(batch.steps, chosen, g.prototypes, pairs.partners)  # (B, 1 + P + Q)
-        contrast = contrastive_loss(fit, 1 + random.positive.shape[1], pairs.weights)
+        contrast = contrastive_loss(fit, pairs)
         terms["mi"] = settings.mi_weight * contrast
         figures["contrastive"] = contrast
         figures["pairs"] = pairs.counts
     return terms, figures
 
 
-def contrastive_loss(fit: Tensor, n_positives: int, weights: Tensor) -> Tensor:
-    """Eq. 5, `L_mi`, from T's values and their weights (B, positives + negatives).
+def contrastive_loss(fit: Tensor, pairs: Pairs) -> Tensor:
+    """Eq. 5, `L_mi`, from T's values: softplus(-T) of positives, softplus(T) of negatives.
 
     Negatives are the far ones, not draws from the marginal: a contrastive loss, no estimate of
     mutual information.
     """
-    sign = torch.ones(fit.shape[1])
-    sign[:n_positives] = -1.0  # softplus(-T) of a positive, softplus(T) of a negative
-    return (F.softplus(sign * fit) * weights).sum() / len(fit)
+    return (F.softplus(pairs.signs * fit) * pairs.weights).sum() / len(fit)
 
 
 class Discovery:

@@ -4,6 +4,7 @@ Candidates come from one of two sources: distances between skill embeddings (DEC
 of the input states. Positives are then filtered by estimated optimality. Nothing here draws random
 numbers: they are given, so that the loss is a function of its arguments. Nor is anything here
 differentiated, so it is NumPy: its small operations cost a third of torch's, and it sorts faster.
+Of the shapes, C and F count candidates that are near and far, P and Q partners that are drawn.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Candidates:
     """Per step of the batch, who may be a positive and who a negative partner; never itself."""
 
     near: Array
-    """Positions in the batch; one row where it is the same for all. (B, P) or (1, P)"""
+    """Positions in the batch; one row where it is the same for all. (B, C) or (1, C)"""
     near_exists: Array | None
-    """Which of them count; None: all. (B, P)"""
+    """Which of them count; None: all. (B, C)"""
     far: Array
-    """Positions in the batch. (B, Q) or (1, Q)"""
+    """Positions in the batch. (B, F) or (1, F)"""
     far_exists: Array | None
-    """Which of them count; None: all. (B, Q)"""
+    """Which of them count; None: all. (B, F)"""
 
 
 class Pairs(NamedTuple):
@@ -44,6 +45,8 @@ class Pairs(NamedTuple):
     partners: Tensor
     """The step itself, its positives, or itself again where no candidate survives; then its
     negatives. (B, 1 + P + Q)"""
+    signs: Tensor
+    """-1 for a positive and 1 for a negative. (1 + P + Q,)"""
     weights: Tensor
     """Of each in the loss. A step's positives, itself with them, weigh 1 together; so do its
     negatives, but 0 where it has none. (B, 1 + P + Q)"""
@@ -69,22 +72,24 @@ def find_pairs(
     """
     size = len(clusters)
 
-    def find(z: Array, cluster: Array, score: Array | None, *others: Array) -> Pairs:
+    def find(
+        embeddings: Array, clusters: Array, scores: Array | None, is_clean: Array, *random: Array
+    ) -> Pairs:
         candidates = (
             by_distance(
-                z,
+                embeddings,
                 nearest=max(1, min(size - 1, round(size * settings.nearest))),
                 farthest=max(1, min(size - 1, round(size * settings.farthest))),
             )
             if by_embedding and size > 1
-            else by_cluster(cluster)
+            else by_cluster(clusters)
         )
         passes = (
             None
-            if score is None
-            else passes_filter(score, candidates.near, settings.epsilon, settings.positive_filter)
+            if scores is None
+            else passes_filter(scores, candidates.near, settings.epsilon, settings.positive_filter)
         )
-        return draw_pairs(candidates, passes, *others)
+        return draw_pairs(candidates, passes, is_clean, *random)
 
     given = embeddings, clusters, scores, is_clean, random_positive, random_negative
     return Pairs(*_InNumPy.apply(find, *given))  # type: ignore[no-untyped-call]
@@ -97,10 +102,10 @@ def by_distance(embeddings: Array, nearest: int, farthest: int) -> Candidates:
     distance with a position in its lowest bits: a float that is not negative sorts as its bits do.
     In a batch of 256 this rounds squared distances to 15 binary digits.
     """
-    z = torch.from_numpy(embeddings).float()
-    size = z.square().sum(1)
+    z = torch.from_numpy(embeddings)  # z'; torch multiplies with as many threads as it is given
+    norm = z.square().sum(1)
     # 1e-4: so equal steps are equally near, whatever rounding makes of their distance
-    square = torch.addmm(size + 1e-4, z, z.T, alpha=-2.0).add_(size[:, None])  # (B, B)
+    square = torch.addmm(norm + 1e-4, z, z.T, alpha=-2.0).add_(norm[:, None]).float()  # (B, B)
     position = np.arange(len(z), dtype=np.int32)
     lowest = (1 << (len(z) - 1).bit_length()) - 1
     keys = square.numpy().view(np.int32)
@@ -122,7 +127,7 @@ def by_cluster(clusters: Array) -> Candidates:
 
 
 def passes_filter(scores: Array, candidates: Array, epsilon: float, form: FilterForm) -> Array:
-    """Which candidate positives, (B, P) or (1, P), are of like optimality. (B, P)
+    """Which candidate positives, (B, C) or (1, C), are of like optimality. (B, C)
 
     "opposed": unless one is good (above epsilon) and the other bad (below -epsilon).
     "difference": where the scores differ by at most epsilon, as the paper's method section says.
@@ -144,23 +149,24 @@ def draw_pairs(
 ) -> Pairs:
     """Draw partners, uniformly and with replacement.
 
-    `passes` (B, P) is the filter's answer, None before the first estimate of optimality; the random
-    numbers are uniform on [0, 1): (B, positives) and (B, negatives).
+    `passes` (B, C) is the filter's answer, None before the first estimate of optimality; the random
+    numbers are uniform on [0, 1): (B, P) and (B, Q).
     """
     itself = np.arange(len(is_clean))[:, None]
-    mixed = is_clean.take(candidates.near) != is_clean[:, None]  # (B, P)
+    mixed = is_clean.take(candidates.near) != is_clean[:, None]  # (B, C)
     exists = np.ones_like(mixed) if candidates.near_exists is None else candidates.near_exists
     kept = exists if passes is None else exists & passes
     positive, has_positive = _draw(candidates.near, kept, random_positive)
     negative, has_negative = _draw(candidates.far, candidates.far_exists, random_negative)
     positive = np.where(has_positive[:, None], positive, itself)
     partners = np.concatenate([itself, positive, negative], 1)
-    n_positives, n_negatives = 1 + positive.shape[1], max(1, negative.shape[1])
+    n_positives = 1 + positive.shape[1]
+    signs = np.ones(partners.shape[1], np.float32)
+    signs[:n_positives] = -1
     weights = np.full(partners.shape, 1 / n_positives, np.float32)
-    weights[:, n_positives:] = has_negative[:, None] / n_negatives
+    weights[:, n_positives:] = has_negative[:, None] / max(1, negative.shape[1])
     counted = [np.count_nonzero(some) for some in (exists, kept, mixed & exists, mixed & kept)]
-    found = partners, weights, np.array(counted)
-    return Pairs(*map(torch.from_numpy, found))
+    return Pairs(*map(torch.from_numpy, (partners, signs, weights, np.array(counted))))
 
 
 def _draw(candidates: Array, exists: Array | None, random: Array) -> tuple[Array, Array]:
@@ -168,7 +174,7 @@ def _draw(candidates: Array, exists: Array | None, random: Array) -> tuple[Array
     size, width = len(random), candidates.shape[1]
     rows = np.arange(size + 1)
     if exists is None:
-        place, has_any = _floor(random, width), np.ones(size, bool)
+        place, has_any = (random * width).astype(np.int64), np.ones(size, bool)
     else:
         existing = np.flatnonzero(exists)  # row by row
         if not len(existing):
@@ -176,19 +182,17 @@ def _draw(candidates: Array, exists: Array | None, random: Array) -> tuple[Array
         begins = existing.searchsorted(rows * width)  # where each row begins
         count = begins[1:] - begins[:-1]
         has_any = count > 0
-        place = existing.take(begins[:-1, None] + _floor(random, count[:, None]), mode="clip")
-        place %= width
+        wanted = begins[:-1, None] + (random * count[:, None]).astype(np.int64)
+        place = existing.take(wanted, mode="clip") % width  # a row without any may point past all
     drawn = candidates[rows[:-1, None] if len(candidates) > 1 else 0, place]
     return drawn.astype(np.int64), has_any
 
 
-def _floor(random: Array, count: Array | int) -> Array:
-    """A whole number from 0 to `count` - 1 for each number in [0, 1)."""
-    return np.minimum((random * count).astype(np.int64), count - 1)  # a product may round up
-
-
 class _InNumPy(torch.autograd.Function):
-    """`find`, given tensors. A Function only because NumPy is unknown to `torch.func.vmap`."""
+    """`find`, given tensors.
+
+    A Function only because NumPy is unknown to `torch.func.vmap`, under which it is done in turn.
+    """
 
     @staticmethod
     def forward(find: Callable[..., Pairs], *given: Tensor | None) -> tuple[Tensor, ...]:
@@ -203,7 +207,7 @@ class _InNumPy(torch.autograd.Function):
         info: Any, in_dims: Any, find: Callable[..., Pairs], *given: Tensor | None
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         each = [
-            _InNumPy.forward(
+            _InNumPy.apply(  # type: ignore[no-untyped-call]
                 find,
                 *(
                     one if one is None or dim is None else one.select(dim, i)
