@@ -3,7 +3,7 @@
 Candidates come from one of two sources: distances between skill embeddings (DEC), or a clustering
 of the input states. Positives are then filtered by estimated optimality. Nothing here draws random
 numbers: they are given, so that the loss is a function of its arguments. Nor is anything here
-differentiated, so it is NumPy: its small operations cost a third of torch's, and it sorts faster.
+differentiated, so it is NumPy, whose small operations and sorting cost less than torch's.
 Of the shapes, C and F count candidates that are near and far, P and Q partners that are drawn.
 """
 
