@@ -7,11 +7,12 @@
     python benchmarks/sdil_curve.py --variants bc-clean bc dwbc oracle   # docs/baselines.md
 
 Every method sees the same demonstrations, validation set and episodes. Finished cells are kept in
-`--cells`, so a run that was interrupted goes on where it stopped.
+`--cells`, so a run that was interrupted goes on where it stopped; not where the package changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -142,7 +143,8 @@ def main(
     about = begin(task=task, noisy=noisy, clean=list(sizes), seeds=list(seeds))
     cells.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in cells.read_text().splitlines()] if cells.exists() else []
-    known = {_key(cell): cell for cell in done}
+    source = _source()
+    known = {_key(cell): cell for cell in done if cell.get("source") == source}
     wanted = [
         (task, noisy, size, seed, variant)
         for seed in seeds
@@ -154,7 +156,7 @@ def main(
     with ProcessPoolExecutor(workers) as pool, cells.open("a") as file:
         running = [pool.submit(run_cell, *w) for w in missing]
         for i, finished in enumerate(as_completed(running), 1):
-            cell = finished.result()
+            cell = {**finished.result(), "source": source}
             known[_key(cell)] = cell
             print(json.dumps(cell), file=file, flush=True)
             shown = {k: round(v, 3) for k, v in cell.items() if isinstance(v, float)}
@@ -164,6 +166,12 @@ def main(
     print(text)
     if markdown is not None:
         markdown.write_text(text)
+
+
+def _source() -> str:
+    """What the package is: cells of another version are measured again."""
+    files = sorted(Path(sdil.__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _key(cell: dict[str, Any]) -> tuple[Any, ...]:
