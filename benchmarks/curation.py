@@ -5,7 +5,8 @@
 
 Every row of a size and seed sees the same demonstrations, validation set and episodes. `--learner`
 judges the noisy steps; those scored at least `--threshold` are kept. BC knows nothing of the truth:
-precision and recall of what was kept are only reported. Finished cells are kept in `--cells`.
+precision and recall of what was kept are only reported. Finished cells are kept in `--cells` until
+the package changes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import tyro
 
 import sdil
-from report import begin, finish, markdown, paired_interval
+from report import begin, finish, markdown, paired_interval, source
 from sdil.algorithms import LEARNERS
 
 CLEAN, ALL, CURATED = "BC, clean", "BC, clean + all noisy", "BC, clean + curated noisy"
@@ -84,7 +85,8 @@ def main(
     about = begin(task=task, noisy=noisy, clean=list(sizes), seeds=list(seeds), threshold=threshold)
     cells.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in cells.read_text().splitlines()] if cells.exists() else []
-    known = {tuple(told["cell"]): told for told in done}
+    present = source()
+    known = {tuple(told["cell"]): told for told in done if told.get("source") == present}
     wanted: list[Cell] = [
         (task, noisy, size, seed, learner, threshold, episodes) for size in sizes for seed in seeds
     ]
@@ -92,7 +94,7 @@ def main(
     os.environ["OMP_NUM_THREADS"] = "1"
     with ProcessPoolExecutor(workers) as pool, cells.open("a") as log:
         for i, future in enumerate(as_completed([pool.submit(run_cell, c) for c in missing]), 1):
-            told = future.result()
+            told = {**future.result(), "source": present}
             known[tuple(told["cell"])] = told
             print(json.dumps(told), file=log, flush=True)
             print(f"{i}/{len(missing)} {told['cell']} {told['rewards']}", flush=True)

@@ -12,7 +12,6 @@ Every method sees the same demonstrations, validation set and episodes. Finished
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -25,7 +24,7 @@ import numpy as np
 import tyro
 
 import sdil
-from report import begin, paired_interval
+from report import begin, paired_interval, source
 from sdil.algorithms import LEARNERS
 from sdil.algorithms.learner import Epoch, Learner
 from sdil.windows import Windows
@@ -143,8 +142,8 @@ def main(
     about = begin(task=task, noisy=noisy, clean=list(sizes), seeds=list(seeds))
     cells.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in cells.read_text().splitlines()] if cells.exists() else []
-    source = _source()
-    known = {_key(cell): cell for cell in done if cell.get("source") == source}
+    present = source()
+    known = {_key(cell): cell for cell in done if cell.get("source") == present}
     wanted = [
         (task, noisy, size, seed, variant)
         for seed in seeds
@@ -156,7 +155,7 @@ def main(
     with ProcessPoolExecutor(workers) as pool, cells.open("a") as file:
         running = [pool.submit(run_cell, *w) for w in missing]
         for i, finished in enumerate(as_completed(running), 1):
-            cell = {**finished.result(), "source": source}
+            cell = {**finished.result(), "source": present}
             known[_key(cell)] = cell
             print(json.dumps(cell), file=file, flush=True)
             shown = {k: round(v, 3) for k, v in cell.items() if isinstance(v, float)}
@@ -166,12 +165,6 @@ def main(
     print(text)
     if markdown is not None:
         markdown.write_text(text)
-
-
-def _source() -> str:
-    """What the package is: cells of another version are measured again."""
-    files = sorted(Path(sdil.__file__).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _key(cell: dict[str, Any]) -> tuple[Any, ...]:
