@@ -39,7 +39,10 @@ class Target:
 
 
 def source() -> str:
-    """What the package is: kept cells of another version are measured again."""
+    """What the package is, to the letter: kept cells of another version are measured again.
+
+    Coarser than `sdil.studies.source`, which knows what a study's cell uses and a script's does not.
+    """
     files = sorted(Path(sdil.__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
