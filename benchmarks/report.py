@@ -41,7 +41,7 @@ class Target:
 def source() -> str:
     """What the package is, to the letter: kept cells of another version are measured again.
 
-    Coarser than `sdil.studies.source`, which knows what a study's cell uses and a script's does not.
+    Coarser than `sdil.studies.source`, which knows the modules that a cell of a study uses.
     """
     files = sorted(Path(sdil.__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
