@@ -20,17 +20,14 @@ docs: install       ## the documentation as a site, in build/site
 
 bench: install      ## figures of the README and the documentation, measured on this machine
 	$(BIN)/python benchmarks/training_speed.py
+	$(BIN)/python benchmarks/discovery_speed.py
 	$(BIN)/python benchmarks/rollout_speed.py
 	$(BIN)/python benchmarks/training_memory.py
-	$(BIN)/python benchmarks/bc_curve.py
-	$(BIN)/python benchmarks/discovery_speed.py
-	$(BIN)/python benchmarks/sdil_curve.py
-	$(BIN)/python benchmarks/walks.py
-	$(BIN)/python benchmarks/acting.py
-	$(BIN)/python benchmarks/step_scores.py
-	$(BIN)/python benchmarks/sepsis_figures.py
-	$(BIN)/python benchmarks/curation.py
 	$(BIN)/python benchmarks/study_overhead.py
+	$(BIN)/python benchmarks/demonstrators.py
+	$(BIN)/python benchmarks/walks.py
+	$(BIN)/python benchmarks/curation.py
+	for study in benchmarks/*.toml; do $(BIN)/sdil study run $$study || exit 1; done
 
 install: .venv/installed
 

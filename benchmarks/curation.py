@@ -1,124 +1,162 @@
 """Is cleaner data worth it? BC on clean + curated noisy steps, against the sets as they are.
 
     python benchmarks/curation.py                       # the table of docs/curate.md
-    python benchmarks/curation.py --learner weighted-bc --threshold 0.2
+    python benchmarks/curation.py --judge weighted-bc --threshold 0.2
+    python benchmarks/curation.py --noise segments      # borders that are known: docs/score.md
 
-Every row of a size and seed sees the same demonstrations, validation set and episodes. `--learner`
+Every row of a size and seed sees the same demonstrations, validation set and episodes. `--judge`
 judges the noisy steps; those scored at least `--threshold` are kept. BC knows nothing of the truth:
-precision and recall of what was kept are only reported. Finished cells are kept in `--cells` until
-the package changes.
+precision and recall of what was kept are only reported. Policies act greedily, and without circles.
+With `--noise segments` also how well borders of detours are found, within one step: F1 of change
+points of the score, and of runs of steps all good or all bad.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import tyro
 
 import sdil
-from report import begin, finish, markdown, paired_interval, source
-from sdil.algorithms import LEARNERS
+from common.report import begin, finish, markdown, measure_all, paired_interval
+from sdil.algorithms import make_judge
 
 CLEAN, ALL, CURATED = "BC, clean", "BC, clean + all noisy", "BC, clean + curated noisy"
+WAYS = {"reward": "greedy", "reward_without_circles": "without-circles"}
+KEPT = {
+    "kept": "kept %",
+    "precision": "precision %",
+    "recall": "recall %",
+    "borders": "border F1 %",
+    "borders_of_runs": "border F1 of runs %",
+}
 COLUMNS = (
     "learner",
     "clean",
     "reward ×100",
     "minus BC, clean (95%)",
     "minus BC, clean + all noisy (95%)",
-    "kept %",
-    "precision %",
-    "recall %",
+    "without circles",
+    *KEPT.values(),
 )
 
-Cell = tuple[str, int, int, int, str, float, int]
-"""Task, noisy and clean episodes, seed, who judges, threshold, episodes to evaluate on."""
 
-
-def run_cell(cell: Cell) -> dict[str, Any]:
-    """Every row on one seed: reward x100, and what was kept."""
+def run_cell(
+    task: str, noise: Any, noisy: int, size: int, seed: int, judge: str, threshold: float, runs: int
+) -> dict[str, Any]:
+    """Every row on one seed: what its policy earns x100, and what was kept."""
     import torch
 
-    task, noisy, size, seed, judge, threshold, episodes = cell
     torch.set_num_threads(1)
     chosen = sdil.get_task(task)
-    demos, truth = chosen.collect(clean=size, noisy=noisy, seed=seed)
+    demos, truth = chosen.collect(clean=size, noisy=noisy, seed=seed, noise=noise)
     valid, _ = chosen.collect(clean=max(size // 2, 10), noisy=0, seed=10_000 + seed)
-    policy: Any = LEARNERS[judge]().fit(demos, valid=valid, seed=seed)
-    curated = sdil.curate(demos, policy.score(demos.noisy), keep_above=threshold)
-    policies = {judge: policy}
+    scores = make_judge(judge).fit(demos, valid=valid, seed=seed).score(demos.noisy)
+    curated = sdil.curate(demos, scores, keep_above=threshold)
+    cell: dict[str, Any] = {"clean": size, "seed": seed, "judge": judge}
     for name, data in ((CLEAN, demos.clean_only()), (ALL, demos), (CURATED, curated.demos)):
-        policies[name] = sdil.BC().fit(data, valid=valid, seed=seed)
-    rewards = {
-        name: 100 * sdil.evaluate(p, task, episodes=episodes, seed=20_000 + seed).reward_mean
-        for name, p in policies.items()
-    }
+        policy = sdil.BC().fit(data, valid=valid, seed=seed)
+        cell[name] = {
+            measure: 100
+            * sdil.evaluate(policy, task, episodes=runs, seed=20_000 + seed, acting=way).reward_mean
+            for measure, way in WAYS.items()
+        }
     kept, good = np.concatenate(curated.kept), np.concatenate(truth.noisy_good)
-    return {
-        "cell": list(cell),
-        "rewards": rewards,
+    cell |= {
         "kept": 100 * float(kept.mean()),
         "precision": 100 * float(good[kept].mean()),
         "recall": 100 * float(kept[good].mean()),
-        "good": 100 * float(good.mean()),
+    }
+    if truth.noisy_segment is not None:
+        cell |= borders(scores, truth.noisy_segment)
+    return cell
+
+
+def borders(scores: Any, segments: Any) -> dict[str, float]:
+    """F1 of the borders that scores show, in percent."""
+    from sdil.evaluation.boundaries import boundary_f1
+    from sdil.scores import StepScores
+    from sdil.segmentation import change_points
+
+    true = [np.flatnonzero(np.diff(of_steps)) + 1 for of_steps in segments]
+    values = [each.optimality for each in scores]
+    runs = [[run.start for run in StepScores(each).segments()][1:] for each in values]
+    return {
+        "borders": 100 * boundary_f1([change_points(each) for each in values], true),
+        "borders_of_runs": 100 * boundary_f1([np.array(run, np.int64) for run in runs], true),
     }
 
 
 def main(
     task: str = "fourrooms",
+    noise: Literal["paper", "segments"] = "paper",
     noisy: int = 600,
     sizes: tuple[int, ...] = (10, 30, 100),
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4),
-    learner: Literal["sdil", "weighted-bc"] = "sdil",
+    judge: str = "evidence",
     threshold: float = 0.0,
     episodes: int = 1_000,
     workers: int = 2,
-    cells: Path = Path("scratch/curation_cells.jsonl"),
-    file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
+    json: Path | None = None,
 ) -> None:
-    """Measure, and print a Markdown table."""
-    about = begin(task=task, noisy=noisy, clean=list(sizes), seeds=list(seeds), threshold=threshold)
-    cells.parent.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line) for line in cells.read_text().splitlines()] if cells.exists() else []
-    present = source()
-    known = {tuple(told["cell"]): told for told in done if told.get("source") == present}
-    wanted: list[Cell] = [
-        (task, noisy, size, seed, learner, threshold, episodes) for size in sizes for seed in seeds
-    ]
-    missing = [cell for cell in wanted if cell not in known]
-    os.environ["OMP_NUM_THREADS"] = "1"
-    with ProcessPoolExecutor(workers) as pool, cells.open("a") as log:
-        for i, future in enumerate(as_completed([pool.submit(run_cell, c) for c in missing]), 1):
-            told = {**future.result(), "source": present}
-            known[tuple(told["cell"])] = told
-            print(json.dumps(told), file=log, flush=True)
-            print(f"{i}/{len(missing)} {told['cell']} {told['rewards']}", flush=True)
-    rows = [known[cell] for cell in wanted]
-    print(markdown(COLUMNS, [line for size in sizes for line in _lines(rows, size, learner)]))
-    finish(about, rows, [], file)
+    """Measure, and print a Markdown table.
+
+    Args:
+        task: The task.
+        noise: What is wrong with the noisy set.
+        noisy: Noisy trajectories.
+        sizes: Numbers of clean ones.
+        seeds: The table gives mean and standard deviation over them.
+        judge: Who judges the noisy steps: evidence, pu, weighted-bc, dwbc, ...
+        threshold: Steps scored at least this are kept.
+        episodes: Episodes of each evaluation.
+        workers: Processes.
+        json: Save everything to this file.
+    """
+    about = begin(
+        task=task,
+        noise=noise,
+        noisy=noisy,
+        clean=list(sizes),
+        seeds=list(seeds),
+        judge=judge,
+        threshold=threshold,
+    )
+    cells = measure_all(
+        run_cell,
+        [
+            (task, noise, noisy, size, seed, judge, threshold, episodes)
+            for size in sizes
+            for seed in seeds
+        ],
+        workers,
+    )
+    print(markdown(COLUMNS, [line for size in sizes for line in _lines(cells, size)]))
+    finish(about, cells, [], json)
 
 
-def _lines(rows: list[dict[str, Any]], size: int, judge: str) -> list[list[str]]:
-    mine = [row for row in rows if row["cell"][2] == size]
-    rewards = {
-        n: np.array([row["rewards"][n] for row in mine]) for n in (CLEAN, ALL, CURATED, judge)
-    }
+def _lines(cells: list[dict[str, Any]], size: int) -> list[list[str]]:
+    mine = [cell for cell in cells if cell["clean"] == size]
+
+    def earned(name: str, measure: str) -> Any:
+        return np.array([cell[name][measure] for cell in mine])
+
     lines = []
-    for name, values in rewards.items():
+    for name in (CLEAN, ALL, CURATED):
+        greedy, free = (earned(name, measure) for measure in WAYS)
         against = [
-            "" if name == other else paired_interval(values - rewards[other])
+            "" if name == other else paired_interval(greedy - earned(other, "reward"))
             for other in (CLEAN, ALL)
         ]
         held = [
-            _mean(np.array([row[key] for row in mine])) if name == CURATED else ""
-            for key in ("kept", "precision", "recall")
+            _mean(np.array([cell[key] for cell in mine]))
+            if name == CURATED and key in mine[0]
+            else ""
+            for key in KEPT
         ]
-        lines.append([name, str(size), _mean(values), *against, *held])
+        lines.append([name, str(size), _mean(greedy), *against, _mean(free), *held])
     return lines
 
 

@@ -16,12 +16,10 @@ import torch
 import tyro
 
 import sdil
-from report import Target, begin, finish, print_table
-from sdil.algorithms.discovery import Discovery, TrainingSteps, discovery_loss
-from sdil.algorithms.pairs import find_pairs
-from sdil.algorithms.training import seeded, total
-from sdil.networks.hierarchical import SkillArchitecture, SkillModel
-from sdil.networks.skills import Compatibility
+from common.report import Target, begin, finish, print_table
+from sdil.skills.discovery import Discovery, TrainingSteps, discovery_loss, first_models
+from sdil.skills.pairs import find_pairs
+from sdil.training import seeded, total
 from sdil.windows import varying_inputs
 from training_speed import bare_loop, made_up
 
@@ -102,14 +100,8 @@ def main(
 
 def _discovery(demos: sdil.Demonstrations, settings: sdil.SDIL, seed: int) -> Discovery:
     steps = TrainingSteps(demos, settings, seed)
-    s = settings
-    architecture = SkillArchitecture(
-        s.n_skills, s.skill_size, s.look_back, s.hidden, s.layers, s.next_state
-    )
     with seeded(seed) as generator:
-        model = SkillModel(len(steps.inputs), 7, architecture, sees_next=s.next_state)
-        T = Compatibility(len(steps.inputs), 7, s.skill_size, s.hidden)
-    model.encoder.features.standardise.fit(steps.windows)
+        model, _, T = first_models(steps, settings)
     discovery = Discovery(steps, model, T, settings, generator)
     discovery.scores = torch.where(
         steps.is_clean, 1.0, torch.rand(len(steps.windows), generator=generator) * 2 - 1

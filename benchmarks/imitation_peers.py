@@ -23,15 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import tyro
 
 import sdil
-from report import begin, finish, print_table
+from common.peers import FILE, environment
+from common.report import begin, finish, print_table
 from sdil import BC, Demonstrations
 from sdil.algorithms import LEARNERS
 from sdil.spaces import Array
 from sdil.table import Table
-from training_speed import HERE, PEERS, environment
 
 NAMES = ("bc", "gail", "airl", "density-irl", "mce-irl")
 N_STARTS = 5_000
@@ -80,6 +81,7 @@ def main(
         peers: Also train imitation's; without, ours alone.
         json: Save everything to this file.
     """
+    torch.set_num_threads(1)  # as many as the others have
     about = begin(task="fourrooms", clean=clean, seeds=list(seeds), steps=steps, episodes=episodes)
     missing = [name for name in only if name not in LEARNERS]
     for name in missing:
@@ -128,11 +130,11 @@ def run(
         learner = kind(**({"env_steps": steps} if "env_steps" in fields else {}))
         policy = learner.fit(demos, valid=valid, seed=seed, env=table)
     else:
-        python = environment("imitation", PEERS["imitation"])
+        python = environment("imitation")
         data, out = folder / "data.npz", folder / "actions.npy"
         save_for_imitation(table, demos, seed, steps, mce_updates, data)
         began = time.perf_counter()
-        command: list[str | Path] = [python, HERE / "imitation_learners.py", name, data, out]
+        command: list[str | Path] = [python, FILE, "learn", name, data, out]
         done = subprocess.run(
             command,
             capture_output=True,
@@ -158,7 +160,7 @@ def run(
 def save_for_imitation(
     table: Table, demos: Demonstrations, seed: int, steps: int, mce_updates: int, file: Path
 ) -> None:
-    """What `imitation_learners.py` reads. Observations are standardised as our networks do it."""
+    """What `common/peers.py` reads. Observations are standardised as our networks do it."""
     observations = table.observe(np.arange(len(table)))
     numbers = {row.tobytes(): i for i, row in enumerate(observations)}
     states = [numbers[row.tobytes()] for t in demos.clean for row in t.observations]

@@ -19,8 +19,8 @@ from typing import Any
 import duckdb
 import tyro
 
-from report import Target, begin, finish, print_table
-from sdil.tasks.mimic.sources import TABLES, Table, open_tables
+from common.report import Target, begin, finish, print_table
+from sdil.tasks.mimic.sources import TABLES, MimicTable, open_tables
 
 IDS = ("subject_id", "hadm_id", "stay_id", "specimen_id", "micro_specimen_id")
 BEYOND_ALL_IDS = 1_000_000_000
@@ -118,7 +118,7 @@ def replicate(demo: Path, target: Path, copies: int) -> int:
         return int(counted.fetchone()[0]) * copies
 
 
-def _replicate_table(connection: Any, table: Table, path: Path, copies: int) -> None:
+def _replicate_table(connection: Any, table: MimicTable, path: Path, copies: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = ", ".join(
         f"CAST({c} AS BIGINT) + copy * {BEYOND_ALL_IDS} AS {c}" if c in IDS else f'"{c}"'

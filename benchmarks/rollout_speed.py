@@ -19,9 +19,9 @@ import numpy as np
 import torch
 import tyro
 
-from report import Target, begin, finish, print_table
+from common.report import Target, begin, finish, print_table
 from sdil import BC, evaluate, get_task
-from sdil.evaluation.rollout import Episodes
+from sdil.evaluation.rollout import EpisodeOutcomes
 from sdil.policy import Policy
 
 Environment = gym.Env[Any, Any]
@@ -130,7 +130,7 @@ def make() -> Environment:
     return gym.make("sdil/fourrooms-v0", disable_env_checker=True)
 
 
-def must_agree(a: Episodes, b: Episodes) -> None:
+def must_agree(a: EpisodeOutcomes, b: EpisodeOutcomes) -> None:
     """Raise unless every episode earned the same in as many steps."""
     assert np.array_equal(a.seeds, b.seeds)
     assert np.array_equal(a.lengths, b.lengths)

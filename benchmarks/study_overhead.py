@@ -5,10 +5,10 @@
 
 The same cells of Table 1 (four learners on FourRooms for each seed) are measured by hand in this
 process, as a study in this process, and as a study on one and on two workers. By hand means
-everything that a record says: demonstrations, training, test actions, episodes, and the judgement
-of steps. A worker's start is counted; it weighs less the longer a study is. The ways take turns and
-the fastest round of each counts, so that what else the machine does weighs on all alike. Also: how
-long a finished study takes to be shown again.
+everything that a record says: demonstrations, training, test actions, episodes in each way of
+acting, and the judgement of steps. A worker's start is counted; it weighs less the longer a study
+is. The ways take turns and the fastest round of each counts, so that what else the machine does
+weighs on all alike. Also: how long a finished study takes to be shown again.
 """
 
 from __future__ import annotations
@@ -22,35 +22,39 @@ from pathlib import Path
 
 import tyro
 
-from report import Target, begin, finish, print_table
+from common.report import Target, begin, finish, print_table
 from sdil.studies.cell import Cell
 from sdil.studies.grid import Entry, Study, run_study
 from sdil.studies.runners import Run, in_this_process, on_workers
-
-ROOT = Path(__file__).parent.parent
-
 
 LEARNERS = ("bc", "dwbc", "weighted-bc", "isw-bc")
 
 
 def main(
-    seeds: int = 4, clean: int = 100, noisy: int = 600, rounds: int = 2, json: Path | None = None
+    seeds: int = 4,
+    clean: int = 100,
+    noisy: int = 600,
+    learners: tuple[str, ...] = LEARNERS,
+    rounds: int = 2,
+    json: Path | None = None,
 ) -> None:
     """Measure, print, and compare with the targets."""
     import torch
 
     torch.set_num_threads(1)
-    about = begin(seeds=seeds, learners=list(LEARNERS), clean=clean, noisy=noisy, rounds=rounds)
+    about = begin(seeds=seeds, learners=list(learners), clean=clean, noisy=noisy, rounds=rounds)
     study = Study(
         "overhead",
         "The same cells every way",
         tuple(
             Entry(learner, Cell("fourrooms", learner, seed, clean, noisy))
             for seed in range(seeds)
-            for learner in LEARNERS
+            for learner in learners
         ),
     )
-    _by_hand(1, clean, noisy)  # tables are built and modules imported once, whoever comes first
+    _by_hand(
+        1, clean, noisy, learners
+    )  # tables are built and modules imported once, whoever comes first
     ways: dict[str, Run] = {
         "a study in this process": in_this_process,
         "a study on one worker": on_workers(1),
@@ -59,7 +63,7 @@ def main(
     seconds = dict.fromkeys(("by hand", *ways), float("inf"))
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
-            seconds["by hand"] = min(seconds["by hand"], _by_hand(seeds, clean, noisy))
+            seconds["by hand"] = min(seconds["by hand"], _by_hand(seeds, clean, noisy, learners))
             for name, run in ways.items():
                 out = Path(folder, str(number), name)
                 seconds[name] = min(seconds[name], _as_a_study(study, run, out))
@@ -76,14 +80,11 @@ def main(
     finish(about, rows, targets, json)
 
 
-def _by_hand(seeds: int, clean: int, noisy: int) -> float:
-    import numpy as np
-    import torch
-
+def _by_hand(seeds: int, clean: int, noisy: int, learners: tuple[str, ...]) -> float:
     import sdil
     from sdil.algorithms import LEARNERS as BY_NAME
-    from sdil.studies.judging import judged
-    from sdil.windows import Windows
+    from sdil.evaluation.metrics import predict_recorded
+    from sdil.studies.step_scores import judged
 
     began = time.perf_counter()
     task = sdil.get_task("fourrooms")
@@ -91,16 +92,14 @@ def _by_hand(seeds: int, clean: int, noisy: int) -> float:
         demos, truth = task.collect(clean=clean, noisy=noisy, seed=seed)
         valid, _ = task.collect(clean=max(clean // 2, 10), noisy=0, seed=10_000 + seed)
         test, _ = task.collect(clean=300, noisy=0, seed=30_000 + seed)
-        for name in LEARNERS:
+        for name in learners:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 policy = BY_NAME[name]().fit(demos, valid=valid, seed=seed)
-            for part in (valid, test):
-                windows = Windows(part.clean, policy.look_back)
-                index = torch.arange(len(windows))
-                probs = policy.action_probs(windows.at(index)).detach().numpy()
-                sdil.action_metrics(probs, np.asarray(windows.actions_at(index)))
-            sdil.evaluate(policy, "fourrooms", seed=20_000 + seed)
+                for way in ("greedy", "without-circles", "default"):
+                    sdil.evaluate(policy, "fourrooms", seed=20_000 + seed, acting=way)
+            predict_recorded(policy, valid.clean)
+            sdil.action_metrics(*predict_recorded(policy, test.clean))
             if name != "bc":
                 judged(policy, demos.noisy, truth.noisy_good)
     return time.perf_counter() - began

@@ -16,7 +16,7 @@ from typing import Any
 
 import tyro
 
-from report import Target, begin, finish, print_table
+from common.report import Target, begin, finish, print_table
 
 MEGABYTE = 1e6
 
@@ -86,7 +86,7 @@ def train(seed: int, episodes: int, steps: int, features: int, look_back: int) -
     import torch
 
     from sdil import BC, Demonstrations, Spaces
-    from sdil.algorithms.learner import Epoch
+    from sdil.training import Epoch
     from sdil.trajectories import Trajectories
 
     torch.set_num_threads(1)

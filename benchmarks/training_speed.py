@@ -17,7 +17,6 @@ import json as json_text
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,17 +31,13 @@ import torch.nn.functional as F
 import tyro
 from torch import nn
 
-from report import Target, begin, finish, print_table
+from common.peers import FILE, PACKAGES, environment
+from common.report import Target, begin, finish, print_table
 from sdil import BC, Demonstrations, Spaces
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
 N_FEATURES, N_ACTIONS, EPISODE = 147, 7, 20
-HERE = Path(__file__).parent
-PEERS = {
-    "imitation": ["imitation==1.0.1", "gymnasium==0.29.1", "stable-baselines3==2.2.1"],
-    "d3rlpy": ["d3rlpy==2.8.1", "gymnasium==1.0.0"],
-}
 
 Measure = Callable[[], dict[str, float]]
 """Trains once; transitions per second by name."""
@@ -88,9 +83,9 @@ def main(
             file = Path(data) / "data.npz"
             save_for_peers(train, learner, seed, file)
             updates = epochs * -(-transitions // learner.batch_size)
-            for name, packages in PEERS.items():
+            for name in PACKAGES:
                 try:
-                    python = environment(name, packages)
+                    python = environment(name)
                     measures.append(
                         start_peer(stack, name, python, file, updates, learner.batch_size)
                     )
@@ -209,7 +204,7 @@ def ours(demos: Demonstrations, valid: Demonstrations, epochs: int, seed: int) -
 
 
 def save_for_peers(demos: Demonstrations, learner: BC, seed: int, file: Path) -> None:
-    """What `peers.py` reads."""
+    """What `common/peers.py` reads."""
     ends: Array = np.zeros(demos.clean.n_steps, bool)
     ends[np.cumsum(demos.clean.lengths) - 1] = True
     setting = {
@@ -229,39 +224,14 @@ def save_for_peers(demos: Demonstrations, learner: BC, seed: int, file: Path) ->
     )
 
 
-def environment(name: str, packages: list[str]) -> Path:
-    """The Python of `.venv-NAME`, which is made where it does not exist.
-
-    PyTorch comes first and by its exact version: a looser requirement pulls the CUDA build.
-    """
-    folder = HERE.parent / f".venv-{name}"
-    python = folder / "bin" / "python"
-    if (folder / "installed").exists():
-        return python
-    print(f"installing {', '.join(packages)} into {folder} ...", flush=True)
-    torch_itself = f"torch=={torch.__version__.partition('+')[0]}"
-    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
-    commands: list[list[str | Path]] = [
-        [sys.executable, "-m", "venv", folder],
-        [*pip, torch_itself, "setuptools<81"],
-        [*pip, torch_itself, "setuptools<81", *packages],
-    ]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"installing it failed: {done.stderr.strip().splitlines()[-1:]}")
-    (folder / "installed").touch()
-    return python
-
-
 def start_peer(
     stack: ExitStack, name: str, python: Path, data: Path, updates: int, batch_size: int
 ) -> Measure:
-    """Start `peers.py`, warm it up, and say how to measure it. Every batch of theirs is full."""
+    """Start a peer, warm it up, and say how to measure it. Every batch of theirs is full."""
     log = stack.enter_context((data.parent / f"{name}.log").open("w+"))
     process = stack.enter_context(
         subprocess.Popen(
-            [python, HERE / "peers.py", name, data],
+            [python, FILE, "time", name, data],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -1,7 +1,7 @@
-"""By what SDIL's way of acting was chosen: walks through validation demonstrations.
+"""By what the rules of acting were chosen: walks through validation demonstrations.
 
     python benchmarks/walks.py                               # development seeds, for docs/sdil.md
-    python benchmarks/walks.py --sizes 30 --seeds 200 201
+    python benchmarks/walks.py --learner scored-bc --sizes 30 --seeds 200 201
 
 Prediction does not see circles: a policy can name most actions of a demonstration and still turn
 left and right for ever. So policies are followed from where clean validation demonstrations begin,
@@ -10,41 +10,43 @@ of their steps at random, so that most of what a policy may do was done, and a f
 ones. A walk arrives where a clean demonstration ends; it is lost where it does what nobody
 recorded; otherwise it goes on until the limit. No reward takes part, and no environment after the
 recording. Only for tasks in which the same states come again, and an action in a state always leads
-to the same one.
+to the same one. Where a policy's judge does not hear the value of actions, ways that listen to it
+are the same without it.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 import tyro
 
 import sdil
-from report import begin, finish, markdown, paired_interval
-from sdil.networks.evidence import Numbering
-from sdil.networks.hierarchical import HierarchicalPolicy
-from sdil.policy import Policy
+from common.report import begin, finish, markdown, measure_all, paired_interval
+from sdil.acting import ListenToValue, WithoutCircles
+from sdil.algorithms import LEARNERS
+from sdil.policy import Policy, Rule
 from sdil.spaces import Array
-from sdil.windows import Windows
+from sdil.windows import DistinctStates, Windows
 
 LIMIT = 100  # steps
-TRAINED: dict[str, dict[str, Any]] = {
-    "default": {},
+SUITED = "value and without circles"  # what FourRooms speaks for
+ACTING: dict[str, Sequence[Rule]] = {
+    SUITED: (ListenToValue(), WithoutCircles()),
+    "greedy": (),
+    "value": (ListenToValue(),),
+    "without circles": (WithoutCircles(),),
+    **{f"memory {n}": (ListenToValue(), WithoutCircles(memory=n)) for n in (5, 10, 60)},
+    **{f"weight {w:g}": (ListenToValue(weight=w), WithoutCircles()) for w in (0.5, 1.0, 4.0)},
+}
+OF_SDIL: dict[str, dict[str, Any]] = {  # trained otherwise, acting as suits
     "weights of any update kept": {"min_updates": 1},
     "noisy steps imitated": {"noisy_share": 0.75},
-}
-ACTING: dict[str, dict[str, Any]] = {  # other ways to act with the default's networks
-    "no memory": {"memory": 0},
-    **{f"memory {steps}": {"memory": steps} for steps in (5, 10, 60)},
-    **{f"value weight {w:g}": {"value_weight": w} for w in (0.0, 0.5, 1.0, 4.0)},
-    "no memory, value weight 0": {"memory": 0, "value_weight": 0.0},
 }
 
 
@@ -67,7 +69,7 @@ class World:
         index = torch.arange(len(windows))
         following, exists = windows.next_states_at(index)
         rows = torch.cat([windows.at(index).state, following])
-        numbering = Numbering(rows.numpy())
+        numbering = DistinctStates(rows.numpy())
         before, after = numbering.of_rows.view(2, -1).numpy()
         led_to = np.full((len(numbering), int(demos.spaces.action.n)), -1)  # type: ignore[attr-defined]
         known = exists.numpy()
@@ -102,7 +104,15 @@ class World:
         }
 
 
-def run_cell(task: str, noisy: int, recorded: int, size: int, seed: int) -> list[dict[str, Any]]:
+def acting_by(policy: Policy, rules: Sequence[Rule]) -> Policy:
+    """The policy by these rules, less the value where its judge does not hear it."""
+    hears = policy.judge is not None and policy.judge.advice() is not None
+    return policy.acting_by([rule for rule in rules if hears or rule.name != ListenToValue.name])
+
+
+def run_cell(
+    task: str, learner: str, noisy: int, recorded: int, size: int, seed: int
+) -> list[dict[str, Any]]:
     """All ways to act on one seed."""
     torch.set_num_threads(1)
     chosen = sdil.get_task(task)
@@ -112,58 +122,66 @@ def run_cell(task: str, noisy: int, recorded: int, size: int, seed: int) -> list
         clean=recorded // 5, noisy=recorded, seed=60_000 + seed, noisy_random_steps=0.5
     )
     world = World.of(seen)
-    cells = []
 
-    def add(way: str, policy: Policy) -> None:
-        cells.append({"clean": size, "seed": seed, "way": way, **world.walk(policy)})
-
-    for way, fields in TRAINED.items():
+    def trained(**fields: Any) -> Policy:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a collapse
-            policy = sdil.SDIL(**fields).fit(demos, valid=valid, seed=seed)
-        add(way, policy)
-        for other, changed in ACTING.items() if way == "default" else ():
-            configuration = policy.configuration() | changed
-            add(other, HierarchicalPolicy.build(policy.spaces, configuration, policy.tensors()))
-    return cells
+            return LEARNERS[learner](**fields).fit(demos, valid=valid, seed=seed)
+
+    policy = trained()
+    ways = {way: acting_by(policy, rules) for way, rules in ACTING.items()}
+    for way, fields in OF_SDIL.items() if learner == "sdil" else ():
+        ways[way] = acting_by(trained(**fields), ACTING[SUITED])
+    return [
+        {"clean": size, "seed": seed, "way": way, **world.walk(each)} for way, each in ways.items()
+    ]
 
 
 def main(
     task: str = "fourrooms",
+    learner: str = "sdil",
     noisy: int = 600,
     recorded: int = 3_000,
     sizes: tuple[int, ...] = (10, 30, 100),
     seeds: tuple[int, ...] = (200, 201, 202, 203, 204, 205),
     workers: int = 2,
-    as_json: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
+    json: Path | None = None,
 ) -> None:
-    """Measure, and print a Markdown table."""
-    about = begin(task=task, noisy=noisy, recorded=recorded, clean=list(sizes), seeds=list(seeds))
-    os.environ["OMP_NUM_THREADS"] = "1"
-    cells: list[dict[str, Any]] = []
-    with ProcessPoolExecutor(workers) as pool:
-        running = [
-            pool.submit(run_cell, task, noisy, recorded, size, seed)
-            for seed in seeds
-            for size in sizes
-        ]
-        for i, finished in enumerate(as_completed(running), 1):
-            cells += finished.result()
-            print(f"{i}/{len(running)}", flush=True)
-    cells.sort(key=lambda cell: (cell["clean"], cell["seed"]))
+    """Measure, and print a Markdown table.
+
+    Args:
+        task: The task.
+        learner: Whose policies walk.
+        noisy: Noisy demonstrations to learn from.
+        recorded: Noisy demonstrations of the validation set that is walked through.
+        sizes: Numbers of clean demonstrations to learn from.
+        seeds: Development seeds, which no table uses.
+        workers: Processes.
+        json: Save everything to this file.
+    """
+    about = begin(
+        task=task,
+        learner=learner,
+        noisy=noisy,
+        recorded=recorded,
+        clean=list(sizes),
+        seeds=list(seeds),
+    )
+    asked = [(task, learner, noisy, recorded, size, seed) for size in sizes for seed in seeds]
+    cells = [cell for some in measure_all(run_cell, asked, workers) for cell in some]
     table = []
     for size in sizes:
-        for way in [*TRAINED, *ACTING]:
+        for way in dict.fromkeys(cell["way"] for cell in cells):
 
             def of(what: str, way: str = way, size: int = size) -> Array:
                 return np.array([c[what] for c in cells if (c["clean"], c["way"]) == (size, way)])
 
-            more = "" if way == "default" else paired_interval(of("steps") - of("steps", "default"))
+            more = "" if way == SUITED else paired_interval(of("steps") - of("steps", SUITED))
             shares = [f"{of(what).mean():.1f}" for what in ("arrived", "lost", "walking", "steps")]
             table.append((str(size), way, *shares, more))
     titles = ("clean", "acting", "arrived %", "lost %", "walking %", "steps", "more steps (95%)")
     print(markdown(titles, table))
-    finish(about, cells, [], as_json)
+    finish(about, cells, [], json)
 
 
 if __name__ == "__main__":

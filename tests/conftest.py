@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,21 @@ from sdil import Demonstrations, Trajectory
 torch.set_num_threads(1)
 settings.register_profile("sdil", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("sdil")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_judge():
+    """The judge that learners bring themselves is trained for dozens of updates, not thousands."""
+    with pytest.MonkeyPatch.context() as patch:
+        quick = partial(sdil.Judge, clone_updates=40, distance_updates=40)
+        patch.setattr("sdil.algorithms.judged.Judge", quick)
+        yield quick
+
+
+@pytest.fixture
+def usual_judge(monkeypatch):
+    """The judge that learners bring themselves is the usual one."""
+    monkeypatch.setattr("sdil.algorithms.judged.Judge", sdil.Judge)
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +67,9 @@ def toy_record():
     """
     from sdil.explanation.record import (
         Embedding,
-        Episodes,
         Explanation,
         FixedSkill,
+        JudgedEpisodes,
         Scores,
         Skills,
     )
@@ -72,7 +88,7 @@ def toy_record():
     return Explanation(
         about={"title": "sdil on a corridor", "run": "runs/toy", "warnings": []},
         action_names=["stay", "right", "left"],
-        episodes=Episodes(
+        episodes=JudgedEpisodes(
             ids=["a", "b", "a", "$x$ <script>"],
             groups=[None, "g", None, None],
             is_clean=np.array([True, True, False, False]),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -23,6 +25,18 @@ def test_trajectories_are_views_of_one_flat_array(make_episode):
     assert demos.all.n_steps == 9
     with pytest.raises(ValueError, match="read-only"):
         demos.clean[0].actions[0] = 1
+
+
+def test_any_iterable_is_taken_and_nothing_changes_afterwards(make_episode):
+    made = [make_episode(n, seed=n, id=f"e{n}") for n in (2, 3, 4)]
+    demos = Demonstrations((t for t in made[:2]), iter(made[2:]), SPACES)
+    assert demos == Demonstrations(clean=made[:2], noisy=tuple(made[2:]), spaces=SPACES)
+    with pytest.raises(FrozenInstanceError):
+        demos.clean = demos.noisy
+    fewer = replace(demos, clean=demos.clean[:1])
+    assert fewer == Demonstrations(made[:1], made[2:], SPACES)
+    assert fewer.clean.observations is demos.clean.observations  # nothing was copied
+    assert repr(demos).startswith("Demonstrations(clean=Trajectories(2 episodes, 5 steps), noisy=")
 
 
 def test_packing_keeps_every_value(make_episode):

@@ -58,12 +58,12 @@ def test_a_table_moves_as_minigrid_does(name):
     episodes = TableSimulator(table, n, seed=1)
     envs = [gym.make(f"sdil/{name}-v0").unwrapped for _ in range(n)]
     starts = {table.states[s] for s in episodes.starts}
-    for env, at in zip(envs, episodes.at, strict=True):
+    for env, at in zip(envs, episodes.walk.at, strict=True):
         env.reset(seed=0)
         env.set_state(table.states[at])
     ended = cut = 0
     for _ in range(250):
-        good = table.good[episodes.at].argmax(1)
+        good = table.good[episodes.walk.at].argmax(1)
         actions = np.where(rng.random(n) < 0.5, good, rng.integers(0, 7, n))
         actions[0] = 0  # turns for ever
         moved = episodes.step(actions)
@@ -74,9 +74,9 @@ def test_a_table_moves_as_minigrid_does(name):
             assert moved.cut_off[i] == (truncated and not terminated)
             if terminated or truncated:
                 ended, cut = ended + terminated, cut + truncated
-                assert table.states[episodes.at[i]] in starts
+                assert table.states[episodes.walk.at[i]] in starts
                 env.reset(seed=0)
-                env.set_state(table.states[episodes.at[i]])
+                env.set_state(table.states[episodes.walk.at[i]])
                 observation = env.gen_obs()
             np.testing.assert_array_equal(moved.observation[i], observation)
     assert ended > 5
@@ -99,7 +99,7 @@ def test_a_table_goes_on_bit_for_bit_from_a_saved_state():
 
 def test_the_seed_decides_where_episodes_begin():
     table = sdil.get_task("fourrooms").table()
-    first, again, other = (TableSimulator(table, 16, seed).at.tolist() for seed in (0, 0, 1))
+    first, again, other = (TableSimulator(table, 16, seed).walk.at.tolist() for seed in (0, 0, 1))
     assert first == again != other
     drawn = np.concatenate([TableSimulator(table, 16, seed=s).starts for s in range(2)])
     assert len(np.unique(drawn)) > 0.95 * 1036

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import sdil
-from sdil.table import Table
+from sdil.table import Table, TableWalk
 
 TASKS = ["fourrooms", "doorkey-5x5", "doorkey-6x6"]
 
@@ -95,3 +97,63 @@ def test_every_start_can_reach_the_goal_and_the_planner_needs_that_many_steps(na
             ended = table.end[state, action]
             state = table.next_state[state, action]
         assert ended
+
+
+def test_a_walk_by_hand():
+    walk = TableWalk(corridor(), np.array([0, 2, 1]))
+    assert walk.observation.tolist() == [[0], [2], [1]]
+    earned, ended, won = walk.step(np.array([1, 1, 0]))
+    assert earned.tolist() == [0, 1 - 0.9 * 0.1, 0]
+    assert ended.tolist() == won.tolist() == [False, True, False]
+    assert walk.at.tolist() == [1, 3, 0]
+    walk.keep(~ended)
+    assert (len(walk), walk.at.tolist(), walk.clock.tolist()) == (2, [1, 0], [1, 1])
+    walk.begin(np.array([1]), np.array([2]))
+    assert (walk.at.tolist(), walk.clock.tolist()) == ([1, 2], [1, 0])
+    for _ in range(9):
+        walk.step(np.array([0, 0]))
+    assert walk.out_of_time.tolist() == [True, False]
+
+
+def test_a_walk_of_one_episode_alone():
+    walk = TableWalk(corridor(), 1)
+    assert not any(bool(walk.step(action)[1]) for action in (0, 1, 1))
+    earned, ended, won = walk.step(1)
+    assert (float(earned), bool(ended), bool(won)) == (1 - 0.9 * 0.4, True, True)
+    assert (int(walk.at), int(walk.clock)) == (3, 4)
+
+
+def test_an_end_without_a_reward_is_not_won():
+    _, ended, won = TableWalk(corridor(), np.array([3])).step(np.array([0]))
+    assert (ended.tolist(), won.tolist()) == ([True], [False])
+
+
+def alike() -> Table:
+    """The corridor, in which states 0 and 1 look the same."""
+    return replace(corridor(), observe=lambda s: np.maximum(s, 1)[:, None].astype(np.float32))
+
+
+def test_looks_are_numbered_and_minus_zero_is_zero():
+    seen, look = alike().looks
+    assert (seen.tolist(), look.tolist()) == ([[1], [2], [3]], [0, 0, 1, 2])
+    assert corridor().look_of(np.array([[-0.0], [3.0], [0.5]])).tolist() == [0, 3, -1]
+
+
+def test_every_path_that_looks_like_an_episode_is_found():
+    """Left and right again: from either of two states; right and right: from the second alone."""
+    shown = np.array([[1], [1], [1], [1], [2], [2]], np.float32)
+    actions, lengths = np.array([0, 0, 0, 1, 1, 1]), np.array([3, 3])
+    found = alike().follow(shown, actions, lengths)
+    assert found.episode.tolist() == [0, 0]
+    assert [found.states[found.path == p].tolist() for p in (0, 1)] == [[0, 0, 0], [1, 0, 0]]
+    assert found.times.tolist() == [0, 0, 1, 1, 2, 2]
+    assert found.fits_until.tolist() == [3, 2]  # right of 2 ends it: there is no more to follow
+    shorter = alike().follow(shown[3:5], actions[3:5], np.array([2]))
+    assert shorter.states.tolist() == [1, 2]
+
+
+def test_what_no_state_shows_is_followed_no_further():
+    shown, actions = np.array([[9], [0], [9]], np.float32), np.array([0, 0, 0])
+    found = corridor().follow(shown, actions, np.array([1, 2]))
+    assert len(found.episode) == len(found.path) == len(found.states) == 0
+    assert found.fits_until.tolist() == [0, 1]

@@ -12,6 +12,10 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # MiniGrid's pygame gr
 from sdil.tasks import get_task as get_task  # registers our environments with Gymnasium
 
 if TYPE_CHECKING:
+    from sdil.acting import ListenToValue as ListenToValue
+    from sdil.acting import Sample as Sample
+    from sdil.acting import WithoutCircles as WithoutCircles
+    from sdil.algorithms import load_judge as load_judge
     from sdil.algorithms import load_policy as load_policy
     from sdil.algorithms.acil import ACIL as ACIL
     from sdil.algorithms.airl import AIRL as AIRL
@@ -36,6 +40,11 @@ if TYPE_CHECKING:
     from sdil.formats.folder import load_demonstrations as load_demonstrations
     from sdil.formats.folder import load_truth as load_truth
     from sdil.formats.folder import save_demonstrations as save_demonstrations
+    from sdil.judges.evidence import Judge as Judge
+    from sdil.judges.pu import PU as PU
+    from sdil.runs import judge as judge
+    from sdil.runs import resume as resume
+    from sdil.runs import train as train
     from sdil.spaces import Spaces as Spaces
     from sdil.trajectories import Trajectory as Trajectory
 
@@ -58,6 +67,15 @@ _HOMES = {
     "SDIL": "sdil.algorithms.sdil",
     "ScoredBC": "sdil.algorithms.scored_bc",
     "Demonstrations": "sdil.demonstrations",
+    "Judge": "sdil.judges.evidence",
+    "ListenToValue": "sdil.acting",
+    "PU": "sdil.judges.pu",
+    "Sample": "sdil.acting",
+    "WithoutCircles": "sdil.acting",
+    "judge": "sdil.runs",
+    "load_judge": "sdil.algorithms",
+    "resume": "sdil.runs",
+    "train": "sdil.runs",
     "InputError": "sdil.errors",
     "Spaces": "sdil.spaces",
     "Trajectory": "sdil.trajectories",

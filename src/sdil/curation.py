@@ -73,7 +73,7 @@ def curate(
 ) -> Curated:
     """Keep the good steps of one set, in runs of at least `min_length`, each an episode.
 
-    `scores` is `policy.score(demos.noisy)`. Give one of `keep_above` (steps scored at least this),
+    `scores` is `judge.score(demos.noisy)`. Give one of `keep_above` (steps scored at least this),
     `keep_share` (this share of the steps, the highest scored) and `selection` (what the report's
     page downloads; taken as it is, whatever `min_length`). Episodes kept whole stay as they are.
 
@@ -178,7 +178,7 @@ def _check(original: Trajectories, scores: Sequence[StepScores], which: str) -> 
     if not len(original):
         raise InputError(f"there are no {which} episodes to curate")
     if [len(s.optimality) for s in scores] != original.lengths.tolist():
-        raise InputError(f"the scores do not fit the {which} set: give policy.score(demos.{which})")
+        raise InputError(f"the scores do not fit the {which} set: give judge.score(demos.{which})")
 
 
 def _above(optimality: list[Array], threshold: float) -> list[Array]:

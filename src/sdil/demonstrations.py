@@ -7,8 +7,8 @@ construction, with the splits and subsets that studies use.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,40 +29,35 @@ class Split:
     """Clean only; nothing looks at it before the end."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Demonstrations:
     """A clean set and a noisy set over the same spaces. The noisy one may be empty.
 
-    Spaces that are not given are read off the data: an unbounded Box, and for integer actions
-    Discrete(largest + 1). Give them where the data may not show every action.
+    Any iterables of Trajectory are taken and packed. Spaces that are not given are read off the
+    data: an unbounded Box, and for integer actions Discrete(largest + 1). Give them where the data
+    may not show every action.
     """
 
-    clean: Trajectories = field()
-    """Trusted episodes; at least one. Any iterable of Trajectory is taken and packed."""
-    noisy: Trajectories = field(default=())  # type: ignore[assignment]  # packed below
+    clean: Trajectories
+    """Trusted episodes; at least one."""
+    noisy: Trajectories
     """Episodes of unknown quality, step by step."""
-    spaces: Spaces = field(default=None)  # type: ignore[assignment]  # inferred below
+    spaces: Spaces
     """The spaces all observations and actions lie in."""
 
-    def __post_init__(self) -> None:
-        if _share_arrays(self.clean, self.noisy) and self.spaces is not None:
-            return  # parts of something already validated
-        sets = {"clean": list(self.clean), "noisy": list(self.noisy)}
-        if not sets["clean"]:
-            raise InputError("the clean set is empty: at least one trusted trajectory is needed")
-        for name, items in sets.items():
-            sets[name] = _named(items, name)
-        if self.spaces is None:
-            object.__setattr__(self, "spaces", _infer(sets["clean"] + sets["noisy"]))
-        for name, items in sets.items():
-            for trajectory in items:
-                check_fits(trajectory, self.spaces, name)
-        packed = Trajectories.pack(sets["clean"] + sets["noisy"], self.spaces)
-        n_clean = len(sets["clean"])
-        object.__setattr__(self, "clean", packed[:n_clean])
-        object.__setattr__(self, "noisy", packed[n_clean:])
-        check_values(self.clean, self.spaces, "clean")
-        check_values(self.noisy, self.spaces, "noisy")
+    # written out, since more is taken than is kept: any iterable in, Trajectories out
+    def __init__(
+        self,
+        clean: Iterable[Trajectory],
+        noisy: Iterable[Trajectory] = (),
+        spaces: Spaces | None = None,
+    ) -> None:
+        if spaces is None or not _share_arrays(clean, noisy):
+            clean, noisy, spaces = _check_and_pack(clean, noisy, spaces)
+        # otherwise they are parts of something already validated
+        object.__setattr__(self, "clean", clean)
+        object.__setattr__(self, "noisy", noisy)
+        object.__setattr__(self, "spaces", spaces)
 
     @property
     def all(self) -> Trajectories:
@@ -171,6 +166,27 @@ def split_groups(
         np.array(sorted(i for unit in part for i in units[unit]), np.int64)
         for part in np.split(order, cuts)
     ]
+
+
+def _check_and_pack(
+    clean: Iterable[Trajectory], noisy: Iterable[Trajectory], spaces: Spaces | None
+) -> tuple[Trajectories, Trajectories, Spaces]:
+    """Both sets over one flat array, every value checked, and the spaces, if need be inferred."""
+    sets = {"clean": list(clean), "noisy": list(noisy)}
+    if not sets["clean"]:
+        raise InputError("the clean set is empty: at least one trusted trajectory is needed")
+    for name, items in sets.items():
+        sets[name] = _named(items, name)
+    if spaces is None:
+        spaces = _infer(sets["clean"] + sets["noisy"])
+    for name, items in sets.items():
+        for trajectory in items:
+            check_fits(trajectory, spaces, name)
+    packed = Trajectories.pack(sets["clean"] + sets["noisy"], spaces)
+    n_clean = len(sets["clean"])
+    check_values(packed[:n_clean], spaces, "clean")
+    check_values(packed[n_clean:], spaces, "noisy")
+    return packed[:n_clean], packed[n_clean:], spaces
 
 
 def _infer(items: list[Trajectory]) -> Spaces:

@@ -122,14 +122,6 @@ class MarkovModel:
         steps = (visits[:, None] * action_probs).ravel()  # (S * A,)
         return np.where(self.end, steps @ self.transition, 0.0)
 
-    def values(self, action_probs: Array) -> Array:
-        """What each state is worth to this policy: exact, as in `visits`. (S,)"""
-        chain, going = self._chain(action_probs), ~self.end
-        values = np.zeros(len(self))
-        earned = (action_probs * self.action_values(values)).sum(1)[going]
-        values[going] = np.linalg.solve(np.eye(going.sum()) - chain, earned)
-        return values
-
     def _chain(self, action_probs: Array) -> Array:
         """From each state that goes on to each such state under a policy. (G, G)"""
         state, action = np.nonzero(action_probs)
@@ -164,29 +156,27 @@ class MarkovModel:
 
     def walk(self, action_probs: Array, seeds: Sequence[int] | Array) -> list[Walk]:
         """An episode of this policy for each seed, all abreast."""
-        draws = Draws(seeds)
-        episode = np.arange(len(seeds))  # those still running
-        at = self.start_states(draws.take(episode))
+        walk = ModelWalk(self, seeds)
         ladder = np.cumsum(action_probs, 1)  # (S, A)
         steps = []
         for _ in range(self.horizon):
-            steps_up = ladder[at]  # (n, A)
+            episode, before = walk.episode, walk.at
+            steps_up = ladder[before]  # (n, A)
             top = steps_up[:, -1]
-            height = np.minimum(draws.take(episode) * top, np.nextafter(top, 0.0))
+            height = np.minimum(walk.draw() * top, np.nextafter(top, 0.0))
             actions = (steps_up <= height[:, None]).sum(1)
-            after = self.next_states(at, actions, draws.take(episode))
-            steps.append((episode, at, actions, after))
-            going = ~self.end[after]
-            episode, at = episode[going], after[going]
-            if not len(at):
+            _, ended, _ = walk.step(actions)
+            steps.append((episode, before, actions, walk.at))
+            walk.keep(~ended)
+            if not len(walk):
                 break
-        whose, before, chosen, arrived = (np.concatenate(part) for part in zip(*steps, strict=True))
+        whose, left, chosen, arrived = (np.concatenate(part) for part in zip(*steps, strict=True))
         order = np.argsort(whose, kind="stable")  # by episode, and within each by time
         cuts = np.cumsum(np.bincount(whose, minlength=len(seeds)))[:-1]
         return [
             Walk(np.append(b, a[-1]), c, bool(self.end[a[-1]]))
             for b, c, a in zip(
-                *(np.split(part[order], cuts) for part in (before, chosen, arrived)), strict=True
+                *(np.split(part[order], cuts) for part in (left, chosen, arrived)), strict=True
             )
         ]
 
@@ -201,6 +191,42 @@ class Walk:
     """(T,)"""
     ended: bool
     """True where it came to an end, False where it was cut off."""
+
+
+class ModelWalk:
+    """Episodes in a model, abreast, one for each seed; those that are over drop out (`keep`)."""
+
+    def __init__(self, model: MarkovModel, seeds: Sequence[int] | Array) -> None:
+        self.model, self._draws = model, Draws(seeds)
+        self.episode: Array = np.arange(len(seeds))
+        """Which of the episodes are still running. (n,)"""
+        self.at: Array = model.start_states(self.draw())
+        """The state that each of them is in. (n,)"""
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    @property
+    def observation(self) -> Array:
+        """What is seen now. (n, *observation)"""
+        return self.model.observations[self.at]
+
+    def draw(self) -> Array:
+        """The next uniform number in [0, 1) of each episode. (n,)"""
+        return self._draws.take(self.episode)
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array]:
+        """Take an action (n,) in each episode.
+
+        Returns what it earns, whether the task ends the episode, and whether at its goal. (n,) each
+        """
+        self.at = self.model.next_states(self.at, actions, self.draw())
+        earned = self.model.reward[self.at]
+        return earned, self.model.end[self.at], earned > 0  # only an end pays
+
+    def keep(self, episodes: Array) -> None:
+        """Go on with these alone: their places among those running, or booleans (n,)."""
+        self.episode, self.at = self.episode[episodes], self.at[episodes]
 
 
 class Draws:

@@ -1,28 +1,34 @@
 """What every learner returns: a policy that acts like Stable-Baselines3's.
 
 The look-back history travels in `state`, so `stable_baselines3`'s `evaluate_policy` and any
-Gymnasium loop work unchanged. Saved as safetensors and JSON, never as pickle.
+Gymnasium loop work unchanged.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, Protocol, Self
 
-import gymnasium as gym
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sdil.errors import InputError
-from sdil.files import new_file, read_json, write_json
+from sdil.judging import JUDGE, FittedJudge, rebuild_judge
+from sdil.saved import Saved, damaged, read_saved, write_saved
+from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces, element_shape
+from sdil.training import below, nest, not_below
+from sdil.trajectories import Trajectory
 from sdil.windows import Window, cut
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+POLICY = "policy"  # the stem of its files
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,47 @@ class History:
         return History(self.states, self.actions, torch.where(episode_start, 0, self.ages))
 
 
-class Policy(ABC):
-    """A policy over discrete actions. `spaces` and `look_back` say what it expects."""
+class Rule(Protocol):
+    """A rule of acting: it changes what is done, never `action_probs` (see `acting.py`)."""
 
-    kind: ClassVar[str]
-    """The name its class is saved under."""
-    spaces: Spaces
+    @property
+    def name(self) -> str: ...
+    @property
+    def look_back(self) -> int:
+        """Past steps that it looks at."""
+        ...
+
+    @property
+    def draws(self) -> bool:
+        """Whether an action is drawn instead of the likeliest one taken."""
+        ...
+
+    def __call__(self, probs: Tensor, window: Window, policy: Policy) -> Tensor:
+        """Other probabilities of the actions. (B, A)"""
+        ...
+
+    def configuration(self) -> dict[str, Any]:
+        """Its name and fields; JSON."""
+        ...
+
+
+class Policy(Saved):
+    """A policy over discrete actions. `spaces` and `look_back` say what it expects.
+
+    It predicts (`action_probs`), judges steps where it has a `judge`, and acts (`predict`): by its
+    `rules`, which are a wrapper over what it predicts; with none of them, greedily.
+    """
+
     look_back: int
+    """Past steps that `action_probs` looks at."""
     learner: str
-    """The name of the learner that made it, and its hyper-parameters: for the record only."""
-    hyperparameters: dict[str, Any]
+    """The name of the learner that made it: for the record only."""
+    judge: FittedJudge | None = None
+    """What judges steps for it."""
+    rules: tuple[Rule, ...] = ()
+    """How it acts, in this order."""
+    why_not: Mapping[str, str] = MappingProxyType({})
+    """Rules that its demonstrations do not speak for, and why."""
 
     @abstractmethod
     def action_probs(self, window: Window) -> Tensor:
@@ -98,20 +135,33 @@ class Policy(ABC):
         the order in which a matrix product is summed varies with the batch.
         """
 
-    @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything that was learned, by name."""
+    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
+        """How good each step of any trajectories is, by its judge."""
+        if self.judge is None:
+            raise InputError(
+                f"this policy ({self.learner or 'made by hand'}) has no judge: its learner does "
+                "not judge steps (`sdil algorithms` says which do), or it was trained without "
+                "noisy demonstrations. `sdil judge` judges without a policy"
+            )
+        return self.judge.score(trajectories)
 
-    @abstractmethod
-    def configuration(self) -> dict[str, Any]:
-        """What, beside `tensors`, is needed to build it again; JSON."""
+    @property
+    def remembers(self) -> int:
+        """Past steps that it looks at when it acts."""
+        return max(self.look_back, *(rule.look_back for rule in self.rules), 0)
 
-    @classmethod
-    @abstractmethod
-    def build(
-        cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
-    ) -> Policy:
-        """The inverse of `configuration` and `tensors`."""
+    @property
+    def draws(self) -> bool:
+        """Whether it draws its actions even where it is asked to be deterministic."""
+        return any(rule.draws for rule in self.rules)
+
+    def acting_by(self, rules: Sequence[Rule], why_not: Mapping[str, str] | None = None) -> Self:
+        """The same policy with other rules of acting."""
+        other = copy(self)
+        other.rules = tuple(rules)
+        if why_not is not None:
+            other.why_not = dict(why_not)
+        return other
 
     def predict(
         self,
@@ -136,74 +186,79 @@ class Policy(ABC):
                 f"not {np.shape(observation)}"
             )
         seen = torch.from_numpy(np.ascontiguousarray(batch))
-        history = History.none(self.spaces, len(batch), self.look_back) if state is None else state
-        if not isinstance(history, History) or len(history.ages) != len(batch):
+        history = History.none(self.spaces, len(batch), self.remembers) if state is None else state
+        if (
+            not isinstance(history, History)
+            or len(history.ages) != len(batch)
+            or history.actions.shape[1] != self.remembers
+        ):
             raise InputError(
-                "`state` must be what predict returned for the same number of episodes"
+                "`state` must be what predict returned for the same number of episodes, by the "
+                "same rules of acting"
             )
         if state is not None and episode_start is not None:
             starts = torch.from_numpy(np.atleast_1d(np.asarray(episode_start, bool)))
             history = history.restarted(starts)
         with torch.no_grad():
-            probs = self.action_probs(history.window(seen))  # (n, A)
-        chosen = probs.argmax(1) if deterministic else torch.multinomial(probs, 1)[:, 0]
+            probs = self._by_rules(history.window(seen))  # (n, A)
+        draw = self.draws or not deterministic
+        chosen = torch.multinomial(probs, 1)[:, 0] if draw else probs.argmax(1)
         actions = chosen.numpy()
         history = history.after(seen, chosen)
         return (actions[0] if single else actions), history
 
+    def probs_of_acting(self, observations: Array) -> Array:
+        """How likely each action is by its rules, in states where nothing is behind it. (n, A)"""
+        seen = torch.from_numpy(np.ascontiguousarray(observations, self.spaces.observation.dtype))
+        with torch.no_grad():
+            nothing = History.none(self.spaces, len(seen), self.remembers)
+            return self._by_rules(nothing.window(seen)).numpy()
+
+    def _by_rules(self, window: Window) -> Tensor:
+        probs = self.action_probs(window.latest(self.look_back))
+        for rule in self.rules:
+            probs = rule(probs, window.latest(rule.look_back), self)
+        return probs
+
     def save(self, folder: str | Path) -> None:
-        """Write `policy.safetensors` and `policy.json` into a folder."""
-        folder = Path(folder)
-        with new_file(folder / "policy.safetensors") as temporary:
-            save_file({k: v.contiguous() for k, v in self.tensors().items()}, temporary)
-        write_json(
-            folder / "policy.json",
-            {
-                "format": FORMAT_VERSION,
-                "kind": self.kind,
-                "learner": self.learner,
-                "hyperparameters": self.hyperparameters,
-                "spaces": self.spaces.to_json(),
-                "configuration": self.configuration(),
-            },
-        )
+        """Write `policy.safetensors` and `policy.json` into a folder, judge and rules with it."""
+        judging = {} if self.judge is None else nest(JUDGE, self.judge.tensors())
+        about = {
+            "kind": self.kind,
+            "learner": self.learner,
+            "hyperparameters": self.hyperparameters,
+            "spaces": self.spaces.to_json(),
+            "configuration": self.configuration(),
+            "judge": None if self.judge is None else self.judge.about(),
+            "acting": [rule.configuration() for rule in self.rules],
+            "not_acting": dict(self.why_not),
+        }
+        tensors = {**self.tensors(), **judging}
+        write_saved(Path(folder), POLICY, about, tensors, version=FORMAT_VERSION)
 
 
-def read_policy(folder: str | Path, kinds: dict[str, type[Policy]]) -> Policy:
-    """Build the policy saved in `folder`; `kinds` maps the saved name to its class."""
+def read_policy(
+    folder: str | Path,
+    kinds: dict[str, type[Policy]],
+    judges: dict[str, type[FittedJudge]],
+    rules: Callable[[dict[str, Any]], Rule],
+) -> Policy:
+    """Build the policy saved in `folder`; names that were saved are mapped to their classes."""
     folder = Path(folder)
     if not folder.exists():
         raise InputError(f"{folder} does not exist; `sdil train` makes a run folder")
-    path = folder / "policy.json"
-    about = read_json(path, what="a finished run (or it was interrupted)")
-    version = about.get("format") if isinstance(about, dict) else None
-    if version != FORMAT_VERSION:
-        raise InputError(
-            f"{path}: format {version!r} is not the one this version reads ({FORMAT_VERSION}); "
-            "use the sdil it was trained with, or train again"
-        )
+    what = "a finished run (or it was interrupted)"
+    about, tensors = read_saved(folder, POLICY, version=FORMAT_VERSION, what=what)
     try:
-        tensors = load_file(folder / "policy.safetensors")
+        judging, own = below(tensors, JUDGE), not_below(tensors, JUDGE)
         policy = kinds[about["kind"]].build(
-            Spaces.from_json(about["spaces"]), about["configuration"], tensors
+            Spaces.from_json(about["spaces"]), about["configuration"], own
         )
         policy.learner, policy.hyperparameters = about["learner"], about["hyperparameters"]
-    except Exception as error:  # safetensors, torch and dictionaries each have their own
-        raise InputError(
-            f"{folder}: policy.safetensors and policy.json are damaged or do not belong together "
-            f"({type(error).__name__}: {error})"
-        ) from None
+        if about["judge"] is not None:
+            policy.judge = rebuild_judge(about["judge"], judging, judges)
+        policy.rules = tuple(rules(rule) for rule in about["acting"])
+        policy.why_not = dict(about["not_acting"])
+    except Exception as error:  # torch and dictionaries each have their own
+        raise InputError(damaged(folder, POLICY, error)) from None
     return policy
-
-
-def require_vectors_and_discrete_actions(spaces: Spaces, who: str) -> None:
-    """Raise where the spaces are not what our networks take."""
-    if not isinstance(spaces.action, gym.spaces.Discrete):
-        raise InputError(f"{who} needs discrete actions, but the data has {spaces.action}")
-    if spaces.action.start != 0:
-        raise InputError(f"{who} needs actions that count from 0, but the data has {spaces.action}")
-    if not isinstance(spaces.observation, gym.spaces.Box) or len(spaces.observation.shape) != 1:
-        raise InputError(
-            f"{who} needs vector observations, but the data has {spaces.observation}; "
-            "gymnasium.wrappers.FlattenObservation makes them"
-        )

@@ -1,8 +1,8 @@
-"""What a policy that judges data says of a trajectory, step by step and in segments."""
+"""What is said of demonstrations by whatever judges them, step by step and in segments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,3 +52,33 @@ class Segment:
     skill: int | None
     optimality: float
     """Mean over its steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedSteps:
+    """What is said of N steps, of one trajectory after the other."""
+
+    optimality: Array
+    """2 p - 1, p the estimated probability that the step is as good as an expert's. (N,)"""
+    parts: Mapping[str, Array] = field(default_factory=dict)
+    """The same by each signal alone. (N,)"""
+    spread: Array | None = None
+    """How far `optimality` moves when one signal is left out: standard deviation. (N,)"""
+    skill_probs: Array | None = None
+    """How probable each of the K skills is. (N, K)"""
+
+    def by_trajectory(self, split: Callable[[Array], Sequence[Array]]) -> list[StepScores]:
+        """The same for each trajectory; `split` cuts arrays of all steps."""
+        parts = {name: split(part) for name, part in self.parts.items()}
+        spread = None if self.spread is None else split(self.spread)
+        probs = None if self.skill_probs is None else split(self.skill_probs)
+        return [
+            StepScores(
+                optimality=optimality,
+                skill=None if probs is None else probs[i].argmax(1),
+                skill_probs=None if probs is None else probs[i],
+                parts={name: part[i] for name, part in parts.items()},
+                spread=None if spread is None else spread[i],
+            )
+            for i, optimality in enumerate(split(self.optimality))
+        ]

@@ -19,7 +19,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.spaces import Array, Spaces
-from sdil.table import Table
+from sdil.table import Table, TableWalk
 
 EnvironmentLike = str | Callable[[], "gym.Env[Any, Any]"] | Table
 
@@ -75,35 +75,32 @@ class TableSimulator(Simulator):
         drawn = seeds.generate_state(_N_STARTS)
         self.starts = np.array([table.start_state(int(s)) for s in drawn], np.int64)
         self.rng = np.random.default_rng(own)
-        self.at = self.rng.choice(self.starts, n)  # the state that each episode is in
-        self.clock = np.zeros(n, np.int64)  # the steps that each has taken
+        self.walk = TableWalk(table, self.rng.choice(self.starts, n))
         self._seen: Array | None = None
         if len(table) <= _SEEN_AT_ONCE:
             self._seen = table.observe(np.arange(len(table)))
-        self.observation = self._look(self.at)
+        self.observation = self._look(self.walk.at)
 
     def step(self, actions: Array) -> Moved:
-        table, at = self.table, self.at
-        self.clock += 1
-        terminated = table.end[at, actions]
-        cut_off = ~terminated & (self.clock >= table.horizon)
-        self.at = table.next_state[at, actions].astype(np.int64)
-        after = self.observation = self._look(self.at)
+        walk = self.walk
+        _, terminated, _ = walk.step(actions)
+        cut_off = ~terminated & walk.out_of_time
+        after = self.observation = self._look(walk.at)
         over = np.flatnonzero(terminated | cut_off)
         if len(over):
-            self.at[over] = self.rng.choice(self.starts, len(over))
-            self.clock[over] = 0
+            walk.begin(over, self.rng.choice(self.starts, len(over)))
             self.observation = after.copy()
-            self.observation[over] = self._look(self.at[over])
+            self.observation[over] = self._look(walk.at[over])
         return Moved(after, terminated, cut_off, self.observation)
 
     def state(self) -> dict[str, Array]:
-        return {"at": self.at.copy(), "clock": self.clock.copy(), "rng": _written(self.rng)}
+        walk = self.walk
+        return {"at": walk.at.copy(), "clock": walk.clock.copy(), "rng": _written(self.rng)}
 
     def restore(self, state: dict[str, Array]) -> Array:
-        self.at, self.clock = state["at"].copy(), state["clock"].copy()
+        self.walk.at, self.walk.clock = state["at"].copy(), state["clock"].copy()
         self.rng = _read(state["rng"])
-        self.observation = self._look(self.at)
+        self.observation = self._look(self.walk.at)
         return np.zeros(self.n, bool)
 
     def close(self) -> None:

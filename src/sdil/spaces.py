@@ -114,3 +114,16 @@ def _space_from_json(value: dict[str, Any]) -> gym.Space[Any]:
         for numbers in (np.array([parse(v) for v in value[k]], dtype) for k in ("low", "high"))
     )
     return gym.spaces.Box(low, high, shape, dtype.type)
+
+
+def require_vectors_and_discrete_actions(spaces: Spaces, who: str) -> None:
+    """Raise where the spaces are not what our networks take."""
+    if not isinstance(spaces.action, gym.spaces.Discrete):
+        raise InputError(f"{who} needs discrete actions, but the data has {spaces.action}")
+    if spaces.action.start != 0:
+        raise InputError(f"{who} needs actions that count from 0, but the data has {spaces.action}")
+    if not isinstance(spaces.observation, gym.spaces.Box) or len(spaces.observation.shape) != 1:
+        raise InputError(
+            f"{who} needs vector observations, but the data has {spaces.observation}; "
+            "gymnasium.wrappers.FlattenObservation makes them"
+        )

@@ -18,7 +18,8 @@ from torch import Tensor
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
-_ROWS_AT_ONCE = 16_384
+STEPS_AT_ONCE = 16_384
+"""How many steps are looked at together where a whole set is gone through."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Window:
 
     def __len__(self) -> int:
         return len(self.state)
+
+    def latest(self, steps: int) -> Window:
+        """The same windows, so many steps long."""
+        begin = self.mask.shape[1] - steps
+        past_states, past_actions = self.past_states[:, begin:], self.past_actions[:, begin:]
+        return Window(self.state, past_states, past_actions, self.mask[:, begin:])
 
     def only(self, inputs: Tensor) -> Window:
         """The same windows with these entries of each observation."""
@@ -112,6 +119,10 @@ class Windows:
         some.observations = self.observations.index_select(1, inputs)
         return some
 
+    def parts(self) -> tuple[Tensor, ...]:
+        """The numbers of all steps, some thousands at a time: what fits into memory."""
+        return torch.arange(len(self)).split(STEPS_AT_ONCE)
+
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""
         rows = self.rows.index_select(0, index)
@@ -138,9 +149,30 @@ def varying_inputs(trajectories: Trajectories) -> Tensor:
     observations, rows = as_tensor(trajectories.observations), as_tensor(trajectories.rows())
     first = observations[rows[0]]
     varies = torch.zeros(len(first), dtype=torch.bool)
-    for part in rows.split(_ROWS_AT_ONCE):
+    for part in rows.split(STEPS_AT_ONCE):
         varies |= (observations.index_select(0, part) != first).any(0)
     return torch.where(varies if varies.any() else ~varies)[0]
+
+
+class DistinctStates:
+    """Distinct states by their bytes, numbered in the order of their first appearance."""
+
+    def __init__(self, states: Array) -> None:
+        self._numbers: dict[bytes, int] = {}
+        rows = np.ascontiguousarray(states)
+        found = [self._numbers.setdefault(row.tobytes(), len(self._numbers)) for row in rows]
+        self.of_rows = torch.tensor(found, dtype=torch.int64)
+        """The number of each state. (B,)"""
+        self.first = torch.from_numpy(np.unique(found, return_index=True)[1])
+        """Where each number first appears. (U,)"""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def of(self, states: Array) -> Array:
+        """The numbers of other states, -1 for unknown ones. (B,)"""
+        rows = np.ascontiguousarray(states)
+        return np.array([self._numbers.get(row.tobytes(), -1) for row in rows], np.int64)
 
 
 def as_tensor(array: Array) -> Tensor:

@@ -24,8 +24,8 @@ from sdil.algorithms.adversarial import (
 from sdil.algorithms.airl import ShapedJudge
 from sdil.algorithms.density_irl import Density
 from sdil.algorithms.ppo import Rollout, Steps
-from sdil.algorithms.training import Optimisation, seeded
 from sdil.networks.policies import Architecture, PlainNetwork
+from sdil.training import Optimisation, seeded
 
 FEW = {  # three rounds
     "env_steps": 3 * 16 * 20,

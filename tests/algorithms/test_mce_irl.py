@@ -1,7 +1,7 @@
 """MCE IRL. Soft values, policies and occupancy are compared with `imitation`'s own.
 
 Its numbers, on random tabular problems, are in `mce_reference.npz`, which
-`benchmarks/mce_reference.py` makes with imitation 1.0.1; they are not made here.
+`tools/mce_reference.py` makes with imitation 1.0.1; they are not made here.
 """
 
 from __future__ import annotations

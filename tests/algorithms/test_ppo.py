@@ -8,12 +8,12 @@ import torch
 import sdil
 from sdil import Spaces
 from sdil.algorithms.ppo import PPO, Rollout, Settings, Steps, advantages, practise
-from sdil.algorithms.training import Optimisation, seeded
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.policy import History
 from sdil.simulators import simulator
 from sdil.table import Table
+from sdil.training import Optimisation, seeded
 
 GAMMA, LAMBDA = 0.9, 0.5
 

@@ -17,10 +17,7 @@ from sdil.studies.cell import Cell
 from sdil.studies.grid import Entry, Study, run_study
 from sdil.studies.runners import Finished
 
-SHORT = (
-    *("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30),
-    *("--clone-updates", 20, "--distance-updates", 20),
-)
+SHORT = (*("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30),)
 SHORT += ("--min-updates", 20, "--patience", 10, "--n-skills", 2)
 
 

@@ -20,7 +20,7 @@ fields = { max_updates = 5, min_updates = 1 }
 [[learners]]
 row = "broken"
 learner = "bc"
-fields = { hidden = 0 }
+fields = { learning_rate = 1e30 }
 [[learners]]
 learner = "dwbc"
 fields = { max_updates = 5, min_updates = 1 }
@@ -41,7 +41,7 @@ def test_run_show_and_publish(tmp_path, capsys):
     assert main(["study", "show", str(out / "mine"), "--format", "markdown"]) == 0
     assert "| broken | failed | failed |" in capsys.readouterr().out
     assert main(["study", "show", str(out / "mine"), "--failures"]) == 0
-    assert "hidden must be at least 1" in capsys.readouterr().out
+    assert "training diverged" in capsys.readouterr().out
     assert main(["study", "publish", str(out / "mine"), "--out", str(tmp_path / "results")]) == 0
     assert (tmp_path / "results" / "mine.md").read_text().startswith("# mine\n\n- sepsis (reward)")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sdil.evaluation.calibration import calibration
+from sdil.evaluation.calibration import calibration, calibration_of_scores
 
 
 def test_by_hand():
@@ -22,3 +22,11 @@ def test_one_kind_only_and_empty_bins():
     assert found.brier_skill is None
     assert np.isnan(found.said).sum() == 9
     assert found.ece == pytest.approx(0.5)
+
+
+def test_a_score_of_0_means_an_even_chance():
+    optimality, good = np.array([-1.0, 0.0, 0.0, 1.0], np.float32), np.array([0, 0, 1, 1], bool)
+    found = calibration_of_scores(optimality, good)
+    assert found.count.tolist() == [1, 0, 0, 0, 0, 2, 0, 0, 0, 1]
+    assert found.said[[0, 5, 9]].tolist() == [0.0, 0.5, 1.0]
+    assert found.happened[[0, 5, 9]].tolist() == [0.0, 0.5, 1.0]

@@ -18,7 +18,6 @@ from sdil.evaluation.comparisons import (
     performance_profile,
     probability_of_improvement,
     profile_band,
-    student_quantile,
     verdict,
 )
 
@@ -78,11 +77,6 @@ def test_the_middle_half_by_hand():
 def test_improvement_by_hand():
     ours, theirs = np.array([[1.0], [2.0]]), np.array([[1.0], [0.0]])
     assert probability_of_improvement(ours, theirs) == (0.5 + 1 + 1 + 1) / 4
-
-
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 8, 9, 29, 100])
-def test_students_quantile_is_scipys(degrees):
-    assert student_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
 
 
 def test_a_difference_is_paired_by_seed():

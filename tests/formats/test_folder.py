@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from minari import MinariDataset
 
+import sdil
 from sdil import (
     Demonstrations,
     InputError,
@@ -86,14 +87,6 @@ def test_minari_itself_reads_the_folder(tmp_path, fourrooms, monkeypatch):
     assert not first.terminations[-1]
 
 
-def test_minari_sees_where_something_is_absent(tmp_path):
-    t = Trajectory(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0, 1, 0]))
-    save_demonstrations(Demonstrations(clean=[t]), tmp_path / "d")
-    episode = MinariDataset(tmp_path / "d" / "clean-v0" / "data")[0]
-    assert episode.observations[:, 0].tolist() == [0, 2, 4, 4]
-    assert np.isnan(episode.rewards).all()
-
-
 def test_truth_lies_apart_and_comes_back(tmp_path, fourrooms):
     demos, truth = fourrooms
     save_demonstrations(demos, tmp_path / "d", truth=truth)
@@ -102,9 +95,24 @@ def test_truth_lies_apart_and_comes_back(tmp_path, fourrooms):
         np.array_equal(a, b) for a, b in zip(loaded.noisy_good, truth.noisy_good, strict=True)
     )
     assert [len(g) for g in loaded.clean_good] == demos.clean.lengths.tolist()
+    assert loaded.noisy_segment is None
     (tmp_path / "d" / "truth.npz").unlink()
     assert load_truth(tmp_path / "d") is None
     assert load_demonstrations(tmp_path / "d") == demos
+
+
+def test_the_truth_of_a_clean_set_alone_and_of_segments_comes_back(tmp_path):
+    task = sdil.get_task("fourrooms")
+    for name, noisy in (("alone", 0), ("segments", 3)):
+        demos, truth = task.collect(clean=2, noisy=noisy, seed=0, noise="segments")
+        save_demonstrations(demos, tmp_path / name, truth=truth)
+        loaded = load_truth(tmp_path / name)
+        assert [g.tolist() for g in loaded.noisy_good] == [g.tolist() for g in truth.noisy_good]
+        assert [s.tolist() for s in loaded.noisy_segment] == [
+            s.tolist() for s in truth.noisy_segment
+        ]
+        assert len(loaded.noisy_segment) == noisy
+        assert loaded.segment_names == truth.segment_names == ("good", "detour", "random")
 
 
 def test_truth_must_fit_step_by_step(tmp_path, fourrooms):
@@ -151,6 +159,14 @@ def _edit(folder, change):
         (lambda d: _edit(d, lambda a: a.update(format=99)), r"format 99 is not the one"),
         (lambda d: _edit(d, lambda a: a.pop("spaces")), r"sdil.json: damaged"),
         (
+            lambda d: _edit(d, lambda a: a["noisy"].update(ids=[])),
+            r"sdil.json: damaged .*ids or groups do not fit",
+        ),
+        (
+            lambda d: _edit(d, lambda a: a["clean"].update(steps=10**15)),  # never allocated
+            r"it was changed afterwards",
+        ),
+        (
             lambda d: _edit(d, lambda a: a["clean"].update(steps=29)),
             r"it was changed afterwards",
         ),
@@ -180,6 +196,16 @@ def test_a_truncated_truth_is_named(tmp_path, fourrooms):
     with pytest.raises(InputError, match=r"truth\.npz: cannot be read"):
         load_truth(tmp_path / "d")
     assert load_demonstrations(tmp_path / "d") == demos
+
+
+def test_a_truth_of_other_demonstrations_is_refused(tmp_path, fourrooms):
+    demos, truth = fourrooms
+    save_demonstrations(demos, tmp_path / "d", truth=truth)
+    np.savez(tmp_path / "d" / "truth.npz", clean_good=np.ones(3, bool), noisy_good=np.ones(3, bool))
+    with pytest.raises(
+        InputError, match=rf"truth\.npz: .*3 labels for {demos.clean.n_steps} steps"
+    ):
+        load_truth(tmp_path / "d")
 
 
 def test_whole_number_spaces_survive_to_the_last_digit():
@@ -229,14 +255,14 @@ def test_an_interrupted_or_failing_write_leaves_nothing(tmp_path, demos, monkeyp
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sdil.formats.folder._write_minari", fail)
+    monkeypatch.setattr("sdil.formats.folder.write_dataset", fail)
     with pytest.raises(InputError, match="No space left on device"):
         save_demonstrations(demos, tmp_path / "d")
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sdil.formats.folder._write_minari", interrupt)
+    monkeypatch.setattr("sdil.formats.folder.write_dataset", interrupt)
     with pytest.raises(KeyboardInterrupt):
         save_demonstrations(demos, tmp_path / "d")
     assert list(tmp_path.iterdir()) == []

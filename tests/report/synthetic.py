@@ -11,9 +11,9 @@ import numpy as np
 
 from sdil.explanation.record import (
     Embedding,
-    Episodes,
     Explanation,
     FixedSkill,
+    JudgedEpisodes,
     Scores,
     Skills,
 )
@@ -52,7 +52,7 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
         for name in ("skill", "likelihood", "discriminator")
     }
     is_clean = np.arange(clean + noisy) < clean
-    episodes = Episodes(
+    episodes = JudgedEpisodes(
         ids=ids,
         groups=[f"operator {'ABC'[e % 3]}" if e % 7 else None for e in range(clean + noisy)],
         is_clean=is_clean,

@@ -141,6 +141,10 @@ def test_stability_and_studies(toy_record):
     wide = {"x": [10, 100], "series": {"a": {"mean": [1, 2], "low": [0, 1], "high": [2, 3]}}}
     (ax,) = study(replace(toy_record, studies={"n": wide}), "n").axes
     assert ax.get_xscale() == "log"
+    gap = {"x": ["a", 2], "series": {"a": {"mean": [1, None], "low": [0, None], "high": [2, None]}}}
+    (ax,) = study(replace(toy_record, studies={"n": gap}), "n").axes
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "2"]
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [1, np.nan])
     with pytest.raises(InputError, match="no study 'n'"):
         study(toy_record, "n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,25 @@ def test_scores_travel_exactly():
     packed = _pack(finer)
     assert packed["type"] == "f8"
     assert (np.frombuffer(base64.b64decode(packed["data"]), "<f8") == finer).all()
+
+
+def test_calibration_is_told_bin_by_bin(toy_record):
+    bins = data_of(render(toy_record))["calibration"]
+    optimality, _ = toy_record.known_steps()
+    assert (len(optimality), sum(b["count"] for b in bins)) == (8, 8)
+    error = sum(b["count"] * abs(b["said"] - b["good"]) for b in bins) / 8
+    assert error == pytest.approx((5 * 0.1 + 3 * 0.2) / 8)  # as in the figure
+    unknown = replace(toy_record, episodes=replace(toy_record.episodes, good=None))
+    assert data_of(render(unknown))["calibration"] == []
+
+
+def test_curves_come_with_places_and_labels(toy_record):
+    curve = data_of(render(toy_record))["studies"]["lambda"]
+    assert (curve["at"], curve["scale"]) == ([0, 1, 2], "linear")  # a 0 has no logarithm
+    assert curve["labels"] == ["0", "0.1", "1"]
+    wide = {"n": {"x": [10, 100], "series": {}}}
+    curve = data_of(render(replace(toy_record, studies=wide)))["studies"]["n"]
+    assert (curve["at"], curve["scale"], curve["labels"]) == ([10, 100], "log", ["10", "100"])
 
 
 @pytest.mark.parametrize(

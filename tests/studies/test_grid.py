@@ -76,7 +76,7 @@ def test_a_changed_source_makes_cells_stale(tmp_path, monkeypatch):
 
 
 def test_a_failed_cell_is_tried_again_when_asked(tmp_path):
-    small = study(Entry("broken", cell(fields={"hidden": 0})))
+    small = study(Entry("broken", cell(fields={"learning_rate": 1e30})))
     assert run_study(small, tmp_path, in_this_process).count("failed") == 1
     tried = []
 

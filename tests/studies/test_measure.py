@@ -43,10 +43,19 @@ def test_all_that_a_record_says():
     assert 0 <= told["score_auroc"] <= 1
     assert told["episodes"] == 0  # DWBC sees the state alone: sepsis is solved exactly
     assert told["success_interval"] == [told["success"], told["success"]]
+    assert told["acting"] == "greedy"
+    assert told["reward_default"] == told["reward"]
     short = {"discovery_epochs": 1, "discovery_min_updates": 1}
-    short |= {"clone_updates": 20, "distance_updates": 20}
-    skilled, _ = measure(inputs(learner="sdil", fields=short, measured="all"))
+    quick = (("clone_updates", 20), ("distance_updates", 20), ("signals", "likelihood"))
+    skilled, _ = measure(
+        inputs(learner="sdil", fields=short, judge="evidence", judge_fields=quick, measured="all")
+    )
     assert skilled["measures"]["perplexity"] >= 1
+
+
+def test_both_ways_of_acting_are_in_each_record():
+    told = measure(inputs(task="fourrooms", learner="bc", clean=20, measured="all"))[0]["measures"]
+    assert told["reward_without_circles"] > told["reward"]  # as it is, and not greedily
 
 
 def test_a_folder_of_demonstrations_has_no_reward(demos, tmp_path):

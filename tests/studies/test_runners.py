@@ -81,12 +81,12 @@ def test_a_cell_that_kills_every_worker_is_reported():
 )
 def test_a_failing_cell_is_reported_and_stops_nothing(run, tmp_path):
     entries = [
-        Entry("broken", cell(fields={"hidden": 0})),
+        Entry("broken", cell(fields={"learning_rate": 1e30})),
         Entry("BC", cell()),
     ]
     results = run_study(study(*entries), tmp_path, run)
     assert [f.state for f in results.found] == ["failed", "done"]
-    assert "InputError: bc: hidden must be at least 1" in str(results.found[0].traceback)
+    assert "InputError: clone: training diverged" in str(results.found[0].traceback)
 
 
 @pytest.mark.slow

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 from small import cell
 
 import sdil
 from sdil import InputError
-from sdil.algorithms import LEARNERS
+from sdil.algorithms import JUDGES, LEARNERS
+from sdil.limits import allowed
 from sdil.studies import source
 from sdil.studies.cell import Cell, address_of, sorted_fields
 from sdil.studies.source import Sources
@@ -26,8 +28,21 @@ def test_every_learner_is_found(sources):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_fields_are_the_dataclasses_own(name, sources):
-    assert sources.fields_of(name) == {f.name: f.default for f in fields(LEARNERS[name])}
-    assert sources.module_of(name) == LEARNERS[name].__module__
+    written = sources.learner(name)
+    assert written.fields == {f.name: f.default for f in fields(LEARNERS[name])}
+    assert written.module == LEARNERS[name].__module__
+    hints = get_type_hints(LEARNERS[name], include_extras=True)
+    assert {k: allowed(v) for k, v in written.hints.items()} == {
+        f.name: allowed(hints[f.name]) for f in fields(LEARNERS[name])
+    }
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_so_are_those_of_judges(name, sources):
+    assert sources.judges == sorted(JUDGES)
+    written = sources.judge(name)
+    assert written.fields == {f.name: f.default for f in fields(JUDGES[name])}
+    assert written.module == JUDGES[name].__module__
 
 
 def test_a_preset_is_what_the_class_makes(sources):
@@ -56,7 +71,7 @@ def test_only_what_a_cell_uses_makes_it_stale(sources):
     of_a_task = with_edit("sepsis.py", lambda text: text + "\nmore = 1\n")
     assert address(of_a_task) == address(sources)
     assert address(of_a_task, task="sepsis") != address(sources, task="sepsis")
-    of_scores = with_edit("judging.py", lambda text: text + "\nmore = 1\n")
+    of_scores = with_edit("step_scores.py", lambda text: text + "\nmore = 1\n")
     assert address(of_scores, "bc") == address(sources, "bc")
     assert address(of_scores, "dwbc") != address(sources, "dwbc")
 
@@ -83,6 +98,10 @@ def test_everything_that_decides_is_in_the_address(sources):
         Cell("fourrooms", "bc", 0, 5, 5, expert_share=0.5),
         Cell("fourrooms", "bc", 0, 5, 5, offline=True),
         Cell("fourrooms", "bc", 0, 5, 5, measured="validation"),
+        Cell("fourrooms", "sdil", 0, 5, 5),
+        Cell("fourrooms", "sdil", 0, 5, 5, judge="evidence"),
+        Cell("fourrooms", "sdil", 0, 5, 5, judge="pu"),
+        Cell("fourrooms", "sdil", 0, 5, 5, judge="evidence", judge_fields=(("hidden", 8),)),
     ]
     addresses = {address_of(c.inputs(sources)) for c in (usual, *others)}
     assert len(addresses) == 1 + len(others)
@@ -96,8 +115,23 @@ def test_a_default_said_aloud_and_a_whole_float_change_no_address(sources):
 def test_bad_fields_are_named(sources):
     with pytest.raises(InputError, match="bc has no field 'width'"):
         cell(fields={"width": 3}).inputs(sources)
-    with pytest.raises(InputError, match="bc: hidden must be a int, not 'big'"):
+    with pytest.raises(
+        InputError, match="bc: hidden must be a whole number, at least 1, not 'big'"
+    ):
         cell(fields={"hidden": "big"}).inputs(sources)
+    with pytest.raises(InputError, match="bc: hidden must be a whole number, at least 1, not -8"):
+        cell(fields={"hidden": -8}).inputs(sources)
+    with pytest.raises(InputError, match='sdil: score must be one of "judge", "pu", not \'nope\''):
+        cell("sdil", fields={"score": "nope"}).inputs(sources)
+    with pytest.raises(InputError, match="sdil has no field 'memory' any more"):
+        cell("sdil", fields={"memory": 3}).inputs(sources)
+    with pytest.raises(InputError, match="bc has no use for a judge"):
+        cell(judge="evidence").inputs(sources)
+    with pytest.raises(InputError, match="no judge 'nobody'"):
+        cell("sdil", fields={}, judge="nobody").inputs(sources)
+    bad = cell("sdil", fields={}, judge="evidence", judge_fields=(("good_share", 1.0),))
+    with pytest.raises(InputError, match="good_share must be a number, above 0 and under 1"):
+        bad.inputs(sources)
     with pytest.raises(InputError, match="no learner 'nobody'"):
         cell("nobody").inputs(sources)
 
@@ -105,3 +139,5 @@ def test_bad_fields_are_named(sources):
 def test_a_cell_survives_json():
     asked = cell(expert_share=0.5, offline=True)
     assert Cell.from_json(asked.as_json()) == asked
+    judged = cell("sdil", fields={}, judge="evidence", judge_fields=(("good_share", 0.3),))
+    assert Cell.from_json(judged.as_json()) == judged

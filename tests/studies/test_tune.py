@@ -57,7 +57,7 @@ def test_a_search_goes_on_where_it_stopped(tmp_path):
 
 def test_a_search_in_which_all_fails_ends(tmp_path):
     with pytest.raises(InputError, match="every cell of a trial failed"):
-        search(tmp_path, 1, space={"hidden": [0]})
+        search(tmp_path, 1, space={"learning_rate": [1e30]})
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,8 @@ def test_a_search_in_which_all_fails_ends(tmp_path):
     [
         ({}, "space.toml: names no field"),
         ({"width": [1]}, "space.toml: width: no such field"),
+        ({"hidden": [0]}, "space.toml: hidden must be a whole number, at least 1, not 0"),
+        ({"hidden": {"low": 0, "high": 3}}, "space.toml: hidden: low must be"),
         ({"hidden": 3}, r"space.toml: hidden: a list, or { low"),
         ({"hidden": {"low": 5, "high": 3}}, "space.toml: hidden: "),
     ],

@@ -68,7 +68,7 @@ def test_a_grid(tmp_path):
             "width = 1",
             r"mine.toml: learners\[2\].fields: sdil has no field 'width'",
         ),
-        ("hidden = 128", 'hidden = "a"', r"learners\[2\].fields: sdil: hidden must be a int"),
+        ("hidden = 128", 'hidden = "a"', r"learners\[2\].fields: sdil: hidden must be a whole"),
         ('row = "wide"', 'rows = "wide"', r"mine.toml: learners\[2\].rows: not known"),
         ('row = "wide"', 'row = "bc, clean only"', r"learners\[2\].row: two rows are called"),
         ('title = "Mine"', 'title = "Mine', "mine.toml: cannot be read as TOML"),

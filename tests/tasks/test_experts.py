@@ -148,8 +148,8 @@ def test_the_table_env_walks_as_the_table_says() -> None:
     env = TableVecEnv(table, starts=starts, scale=scale, n_envs=16, seed=0)
     rng = np.random.default_rng(0)
     seen = env.reset()
-    at, clock = env.at.copy(), np.zeros(16, int)
-    env.clock[:8] = clock[:8] = table.horizon - 20  # some are to run out of time
+    at, clock = env.walk.at.copy(), np.zeros(16, int)
+    env.walk.clock[:8] = clock[:8] = table.horizon - 20  # some are to run out of time
     ended = ran_out = 0
     for _ in range(300):
         np.testing.assert_array_equal(seen, table.observe(at) * scale)
@@ -167,11 +167,11 @@ def test_the_table_env_walks_as_the_table_says() -> None:
                 last = table.observe(at[i : i + 1])[0] * scale
                 np.testing.assert_array_equal(infos[i]["terminal_observation"], last)
                 ended, ran_out = ended + end, ran_out + (not end)
-                at[i], clock[i] = env.at[i], 0
+                at[i], clock[i] = env.walk.at[i], 0
                 assert at[i] in starts
             else:
                 assert infos[i] == {}
-        np.testing.assert_array_equal(env.at, at)
+        np.testing.assert_array_equal(env.walk.at, at)
     assert ended > 0
     assert ran_out > 0
 

@@ -1,9 +1,11 @@
-"""The registry: every learner by name, and every kind of policy they save."""
+"""The registry: every learner and every judge by name, and what they save."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from sdil.acting import rule_of
 from sdil.algorithms.acil import ACIL
 from sdil.algorithms.airl import AIRL
 from sdil.algorithms.bc import BC
@@ -19,9 +21,14 @@ from sdil.algorithms.mce_irl import MCEIRL
 from sdil.algorithms.oracle import Oracle
 from sdil.algorithms.scored_bc import ScoredBC
 from sdil.algorithms.sdil import SDIL
+from sdil.algorithms.weighing import InnerJudge, WeighingLearner
 from sdil.algorithms.weighted_bc import WeightedBC
+from sdil.errors import InputError
+from sdil.judges.evidence import EvidenceJudge, Judge
+from sdil.judges.pu import PU, SkillJudge
+from sdil.judges.step_networks import NetworkJudge
+from sdil.judging import JUDGE, AnyJudge, FittedJudge, read_judge
 from sdil.networks.hierarchical import HierarchicalPolicy
-from sdil.networks.judges import JudgingPolicy
 from sdil.networks.policies import PlainPolicy
 from sdil.policy import Policy, read_policy
 
@@ -46,11 +53,48 @@ LEARNERS: dict[str, type[Learner]] = {
     )
 }
 
-_KINDS: dict[str, type[Policy]] = {
-    policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy, JudgingPolicy)
+JUDGES: dict[str, type[Any]] = {
+    Judge.name: Judge,
+    PU.name: PU,
+    **{kind.name: kind for kind in (WeightedBC, DWBC, ISWBC, DemoDICE, ILEED, CAIL)},
 }
+"""Every judge by name: the dataclass of its fields. `make_judge` makes it."""
+
+_POLICIES: dict[str, type[Policy]] = {
+    policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy)
+}
+_FITTED: dict[str, type[FittedJudge]] = {
+    judge.kind: judge for judge in (EvidenceJudge, SkillJudge, NetworkJudge)
+}
+
+
+def make_judge(name: str, **fields: Any) -> AnyJudge:
+    """The judge of this name; those that learners have inside take the learner's fields."""
+    if name not in JUDGES:
+        raise InputError(f"there is no judge {name!r}; there are {', '.join(JUDGES)}")
+    made = JUDGES[name](**fields)
+    return InnerJudge(made) if isinstance(made, WeighingLearner) else made
 
 
 def load_policy(folder: str | Path) -> Policy:
     """Read a policy that `policy.save` or `sdil train` wrote."""
-    return read_policy(folder, _KINDS)
+    return read_policy(folder, _POLICIES, _FITTED, rule_of)
+
+
+def load_judge(folder: str | Path) -> FittedJudge:
+    """Read a judge that `judge.save` or `sdil judge` wrote."""
+    return read_judge(folder, _FITTED)
+
+
+def load_judging(folder: str | Path) -> FittedJudge | Policy:
+    """What judges steps in a folder: a judgement, or the policy of a run that has a judge."""
+    folder = Path(folder)
+    if (folder / f"{JUDGE}.json").exists():
+        return load_judge(folder)
+    policy = load_policy(folder)
+    if policy.judge is None:
+        raise InputError(
+            f"{folder}: {policy.learner} does not judge steps, or had no noisy ones to learn it "
+            "from; `sdil algorithms` says which learners do, and `sdil judge` needs no policy"
+        )
+    return policy

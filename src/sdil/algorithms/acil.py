@@ -31,11 +31,11 @@ from sdil.algorithms.adversarial import (
     offline_policy_loss,
     taken,
 )
-from sdil.algorithms.learner import State
 from sdil.algorithms.ppo import Reward, Rollout, Steps
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
-from sdil.algorithms.training import Optimisation, Sums, below, nest
 from sdil.demonstrations import Demonstrations
+from sdil.limits import Count, Weight
+from sdil.training import Optimisation, State, Sums, below, nest
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 
@@ -86,9 +86,9 @@ class Cooperation:
 class ACIL(RewardLearner):
     """Adversarial cooperative imitation learning."""
 
-    judge_updates: int = 8
+    judge_updates: Count = 8
     """With an environment: updates of each judge per round."""
-    cooperation: float = 0.5
+    cooperation: Weight = 0.5
     """Weight of the reward for being unlike the noisy demonstrations."""
 
     name: ClassVar[str] = "acil"

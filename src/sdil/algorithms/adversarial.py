@@ -20,10 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.algorithms.learner import State
 from sdil.algorithms.ppo import Rollout, Steps
-from sdil.algorithms.training import Optimisation, Sums
 from sdil.networks.encoders import mlp
+from sdil.training import Optimisation, State, Sums
 
 _RAREST = 1e-3  # no share is taken for smaller than this, nor for larger than 1 minus this
 

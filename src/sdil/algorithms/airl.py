@@ -25,6 +25,7 @@ from sdil.algorithms.adversarial import (
 )
 from sdil.algorithms.ppo import Steps
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
+from sdil.limits import Count, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import PlainNetwork
 
@@ -52,9 +53,9 @@ class ShapedJudge(nn.Module):
 class AIRL(RewardLearner):
     """Adversarial inverse reinforcement learning."""
 
-    judge_updates: int = 8
+    judge_updates: Count = 8
     """With an environment: updates of the judge per round."""
-    offline_entropy_weight: float = 0.0
+    offline_entropy_weight: Weight = 0.0
     """Offline: weight of the policy's entropy beside the `-log pi` that is in the reward."""
 
     name: ClassVar[str] = "airl"

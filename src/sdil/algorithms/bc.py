@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdil.algorithms.learner import OnEpoch, State, check, hold_out
-from sdil.algorithms.training import Stages, mean_nll, seeded
+from sdil.acting import suit
+from sdil.algorithms.learner import check
 from sdil.demonstrations import Demonstrations
+from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
+from sdil.training import OnEpoch, Stages, State, hold_out, mean_nll, seeded
 from sdil.windows import Windows
 
 
@@ -23,23 +25,23 @@ from sdil.windows import Windows
 class BC:
     """Behaviour cloning."""
 
-    look_back: int = 0
+    look_back: CountOrNone = 0
     """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
+    hidden: Count = 64
     """Width of the hidden layers."""
-    layers: int = 2
+    layers: Count = 2
     """Number of hidden layers."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Adam's step size."""
-    weight_decay: float = 5e-4
+    weight_decay: Weight = 5e-4
     """L2 penalty on the weights."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Steps per update."""
-    min_updates: int = 400
+    min_updates: CountOrNone = 400
     """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
+    patience: Count = 200
     """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
+    max_updates: Count = 4_000
     """Updates at the most."""
 
     name: ClassVar[str] = "bc"
@@ -47,6 +49,8 @@ class BC:
     noisy_set: ClassVar[str] = "imitated as if clean"
     environment: ClassVar[str] = "never"
     judges_steps: ClassVar[bool] = False
+    takes_judge: ClassVar[bool] = False
+    takes_truth: ClassVar[bool] = False
 
     def fit(
         self,
@@ -79,6 +83,7 @@ class BC:
             valid_loss=lambda: mean_nll(network, valid_windows),
             n_samples=len(windows),
         )
-        return PlainPolicy(
+        policy = PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)
         )
+        return suit(policy, train)

@@ -17,18 +17,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.algorithms.isw_bc import weighted_nll
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import JudgingPolicy, PairJudge
+from sdil.judges.step_networks import PairScorer
+from sdil.limits import Positive
+from sdil.networks.policies import PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class CAIL(WeighingLearner):
     """Behaviour cloning with confidences learned in an outer loop."""
 
-    inner_rate: float = 0.1
+    inner_rate: Positive = 0.1
     """Step size of the one step that the outer loop looks through."""
 
     name: ClassVar[str] = "cail"
@@ -43,15 +45,15 @@ class CAIL(WeighingLearner):
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
+    ) -> PlainPolicy:
         """Train policy and confidences in turn. `env` is not used."""
         check(demos, self, seed)
         data = WeighedData(demos, valid, self, seed)
         windows = data.windows
         with seeded(seed) as generator:
             network = data.network()
-            judge = PairJudge(demos.spaces, hidden=self.hidden, layers=self.layers)
-        judge.logit.standardise.load_state_dict(network.features.standardise.state_dict())
+            scorer = PairScorer(demos.spaces, hidden=self.hidden, layers=self.layers)
+        scorer.logit.standardise.load_state_dict(network.features.standardise.state_dict())
 
         def nll(weights: dict[str, Tensor], index: Tensor) -> Tensor:
             logits = torch.func.functional_call(network, weights, (windows.at(index),))
@@ -60,7 +62,7 @@ class CAIL(WeighingLearner):
         def loss(index: Tensor) -> dict[str, Tensor]:
             if not data.n_noisy:
                 return {"imitation": data.nll(network, index).mean()}
-            confidence = judge.logit(windows.at(index).state, windows.actions_at(index)).sigmoid()
+            confidence = scorer.logit(windows.at(index).state, windows.actions_at(index)).sigmoid()
             confidence = torch.where(index < data.n_clean, 1.0, confidence)
             # the outer loop: a step of imitation, as a function of the confidences
             now = {k: v.detach().requires_grad_() for k, v in network.named_parameters()}
@@ -78,10 +80,10 @@ class CAIL(WeighingLearner):
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",
-            {"network": network, "confidence": judge},
+            {"network": network, "confidence": scorer},
             loss=loss,
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(windows),
             without_decay=("confidence",),  # its gradient is so small that decay would drown it
         )
-        return self.policy(data, network, judge)
+        return self.policy(data, network, self.judge(data, network, scorer, seed))

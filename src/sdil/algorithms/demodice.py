@@ -17,22 +17,24 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner, train_discriminator
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import AdvantageJudge, JudgingPolicy
+from sdil.judges.step_networks import AdvantageScorer
+from sdil.limits import Count, Discount, Weight
+from sdil.networks.policies import PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class DemoDICE(WeighingLearner):
     """Behaviour cloning weighted by corrected stationary distributions."""
 
-    discriminator_updates: int = 1_000
+    discriminator_updates: Count = 1_000
     """Updates of the discriminator."""
-    gamma: float = 0.99
+    gamma: Discount = 0.99
     """Discount."""
-    alpha: float = 0.0
+    alpha: Weight = 0.0
     """How strongly to stay near all demonstrations, as in the published configuration."""
 
     name: ClassVar[str] = "demodice"
@@ -47,33 +49,33 @@ class DemoDICE(WeighingLearner):
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
+    ) -> PlainPolicy:
         """Train the discriminator, then value and policy together. `env` is not used."""
         check(demos, self, seed)
         data = WeighedData(demos, valid, self, seed)
         windows = data.windows
         with seeded(seed) as generator:
             network = data.network()
-            judge = AdvantageJudge(
+            scorer = AdvantageScorer(
                 demos.spaces,
                 hidden=self.hidden,
                 layers=self.layers,
                 gamma=self.gamma,
                 alpha=self.alpha,
             )
-        for part in (judge.logit, judge.nu):
+        for part in (scorer.logit, scorer.nu):
             part.standardise.load_state_dict(network.features.standardise.state_dict())
         stages = Stages(self, generator, on_epoch, resume)
-        train_discriminator(stages, judge.logit, data, generator, self.discriminator_updates)
-        judge.logit.requires_grad_(False)
+        train_discriminator(stages, scorer.logit, data, generator, self.discriminator_updates)
+        scorer.logit.requires_grad_(False)
         starts = torch.where(windows.times == 0)[0]
         share_of_ends, reward_of_end = _ends(data, self.gamma)
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            log_weight = judge.log_weight(windows, index)
-            of_end = judge.log_weight_of_end(reward_of_end)
+            log_weight = scorer.log_weight(windows, index)
+            of_end = scorer.log_weight_of_end(reward_of_end)
             drawn = torch.randint(len(starts), (len(index),), generator=generator)
-            first = judge.nu(windows.at(starts[drawn]).state)
+            first = scorer.nu(windows.at(starts[drawn]).state)
             weights = log_weight.detach().softmax(0) * len(index)  # of mean 1
             return {
                 "value": value_loss(
@@ -84,12 +86,12 @@ class DemoDICE(WeighingLearner):
 
         stages.converge(
             "clone",
-            {"network": network, "judge": judge},
+            {"network": network, "scorer": scorer},
             loss=loss,
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(windows),
         )
-        return self.policy(data, network, judge)
+        return self.policy(data, network, self.judge(data, network, scorer, seed))
 
 
 def value_loss(

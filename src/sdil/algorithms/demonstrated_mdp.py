@@ -20,6 +20,7 @@ from sdil.algorithms.soft_planning import (
     occupancy,
     with_endings,
 )
+from sdil.clustering import fit_clusters
 from sdil.errors import InputError
 from sdil.networks.encoders import Standardise
 from sdil.spaces import Array, Spaces
@@ -27,7 +28,6 @@ from sdil.table import Table
 from sdil.trajectories import Trajectories, Trajectory
 from sdil.windows import Windows, as_tensor
 
-_CLUSTERED_AT_MOST = 50_000
 _NEVER_LOGGED = -np.log(100.0)  # such an action counts as a hundredth of one
 
 
@@ -114,8 +114,7 @@ def enumerate_mdp(
 ) -> DemonstratedMDP:
     """The table itself; `standardise` is fitted on all that can be seen in it."""
     n_states, n_actions = table.next_state.shape
-    seen, look = np.unique(table.observe(np.arange(n_states)) + 0.0, axis=0, return_inverse=True)
-    look = look.reshape(-1)
+    seen, look = table.looks
     if seen.shape[1:] != spaces.observation.shape or n_actions != getattr(spaces.action, "n", None):
         raise InputError("the table and the demonstrations have different spaces")
     next_state, alike = with_endings(table.next_state, table.end)
@@ -128,64 +127,44 @@ def enumerate_mdp(
         observations=standardise(windows.observations),
         observation_of=look[alike],
         choices=np.arange(len(alike)) < n_states,
-        train=_follow(train, next_state, seen, look),
-        valid=_follow(valid, next_state, seen, look),
+        train=_follow(train, table, next_state),
+        valid=_follow(valid, table, next_state),
         windows=windows,
         shown=np.arange(len(seen)),
     )
 
 
-def _follow(trajectories: Trajectories, next_state: Array, seen: Array, look: Array) -> Paths:
-    """Every path through the table that looks like a demonstration, all alike likely.
-
-    `seen` holds the distinct observations and `look` (S,) which of them each state shows. Where
-    they begin determines paths, so each state that looks like the first one is tried.
-    """
-    numbers = {row.tobytes(): i for i, row in enumerate(seen)}
-    rows = trajectories.observations[trajectories.rows()].astype(seen.dtype) + 0.0  # -0 is 0
-    observed = np.array([numbers.get(row.tobytes(), -1) for row in rows])
-    first = np.cumsum(trajectories.lengths) - trajectories.lengths
-    unknown = np.flatnonzero(observed < 0)
-    if len(unknown):
-        whose = int(np.searchsorted(first, unknown[0], side="right")) - 1
-        raise InputError(
-            f"episode {trajectories.ids[whose]!r}, step {unknown[0] - first[whose]}: "
-            "its state is not in the table"
-        )
+def _follow(trajectories: Trajectories, table: Table, next_state: Array) -> Paths:
+    """Every path through the table that looks like a demonstration, all alike likely."""
+    observations = trajectories.observations[trajectories.rows()]
     actions = trajectories.actions[trajectories.steps()]
-    by_look = np.argsort(look, kind="stable")
-    bounds = np.searchsorted(look[by_look], np.arange(len(seen) + 1))
-    begins = [by_look[bounds[o] : bounds[o + 1]] for o in observed[first]]
-    owner = np.repeat(np.arange(len(begins)), [len(b) for b in begins])  # (P,)
-    state = np.concatenate(begins)
-    fits = np.ones(len(state), bool)
-    walked: list[tuple[Array, Array]] = []  # at each time: which paths, in which states
-    for time in range(int(trajectories.lengths.max())):
-        going = np.flatnonzero(fits & (trajectories.lengths[owner] > time))
-        step = first[owner[going]] + time
-        fits[going] = look[state[going]] == observed[step]
-        lost = np.setdiff1d(owner[going], owner[fits])
-        if len(lost):
-            raise InputError(
-                f"episode {trajectories.ids[lost[0]]!r}, step {time}: "
+    first = np.cumsum(trajectories.lengths) - trajectories.lengths
+    found = table.follow(observations, actions, trajectories.lengths)
+    lost = np.flatnonzero(found.fits_until < trajectories.lengths)
+    if len(lost):
+        step = int(found.fits_until[lost[0]])
+        known = table.look_of(observations[first[lost[0]] + step][None])[0] >= 0
+        raise InputError(
+            f"episode {trajectories.ids[lost[0]]!r}, step {step}: "
+            + (
                 "in the table the actions before it lead elsewhere"
+                if known
+                else "its state is not in the table"
             )
-        going = going[fits[going]]
-        walked.append((going, state[going].copy()))
-        state[going] = next_state[state[going], actions[first[owner[going]] + time]]
-    path = np.concatenate([going for going, _ in walked])
-    times = np.repeat(np.arange(len(walked)), [len(going) for going, _ in walked])
-    states = np.concatenate([at for _, at in walked])
-    kept = fits[path]  # not those that left the demonstration later on
-    path, times, states = path[kept], times[kept], states[kept]
+        )
+    taken = actions[first[found.episode[found.path]] + found.times]
+    lengths = trajectories.lengths[found.episode]  # (P,)
+    last = np.flatnonzero(found.times == lengths[found.path] - 1)
+    after = np.empty(len(lengths), np.int64)
+    after[found.path[last]] = next_state[found.states[last], taken[last]]
     return Paths(
-        states=states,
-        actions=actions[first[owner[path]] + times],
-        times=times,
-        path=(np.cumsum(fits) - 1)[path],
-        weights=(1.0 / np.bincount(owner, fits))[owner[fits]],
-        lengths=trajectories.lengths[owner[fits]],
-        after=state[fits],
+        states=found.states,
+        actions=taken,
+        times=found.times,
+        path=found.path,
+        weights=(1.0 / np.bincount(found.episode))[found.episode],
+        lengths=lengths,
+        after=after,
     )
 
 
@@ -206,8 +185,16 @@ def estimate_mdp(
     """
     windows = Windows(train, 0)
     standardise.fit(windows)
-    labels, final, held_out, centres = _cluster(train, valid, standardise, n_clusters, seed)
-    size = len(centres)
+    rows = torch.from_numpy(train.rows())
+    clusters = fit_clusters(as_tensor(train.observations), rows, n_clusters, seed)
+
+    def clusters_of(trajectories: Trajectories, rows: Array) -> Array:
+        return clusters.labels(as_tensor(trajectories.observations), torch.from_numpy(rows)).numpy()
+
+    labels, held_out = clusters_of(train, train.rows()), clusters_of(valid, valid.rows())
+    final = np.full(len(train), -1)  # of what is seen last, where it is known
+    final[train.has_final] = clusters_of(train, (train.first_row + train.lengths)[train.has_final])
+    size = len(clusters.centres)
     actions = train.actions[train.steps()]
     ends = np.cumsum(train.lengths) - 1
     to = np.append(labels[1:], 0)
@@ -226,7 +213,7 @@ def estimate_mdp(
     return DemonstratedMDP(
         dynamics=Stochastic(transition[..., :size], np.where(logged, 0.0, _NEVER_LOGGED)),
         horizon=int(train.lengths.max()),
-        observations=torch.from_numpy(centres).float(),
+        observations=standardise(clusters.centres.float()),
         observation_of=np.arange(size),
         choices=np.ones(size, bool),
         train=_clustered_paths(train, labels, to[ends]),
@@ -247,36 +234,3 @@ def _clustered_paths(trajectories: Trajectories, labels: Array, after: Array) ->
         lengths=trajectories.lengths,
         after=np.where(after < 0, labels[np.cumsum(trajectories.lengths) - 1], after),
     )
-
-
-def _cluster(
-    train: Trajectories, valid: Trajectories, standardise: Standardise, n_clusters: int, seed: int
-) -> tuple[Array, Array, Array, Array]:
-    """k-means of the training steps' states.
-
-    Returns the clusters of all training steps, of their final observations (-1 where there is
-    none), of the validation steps, and the centres. One thread: several would add up in the order
-    they happen to arrive.
-    """
-    from sklearn.cluster import KMeans  # takes a second and 90 MB to import
-    from threadpoolctl import threadpool_limits
-
-    def states(trajectories: Trajectories, rows: Array) -> Array:
-        observations = as_tensor(trajectories.observations)[torch.from_numpy(rows)]
-        return standardise(observations).double().numpy()
-
-    steps = states(train, train.rows())
-    sample = steps
-    if len(steps) > _CLUSTERED_AT_MOST:
-        draw = np.random.default_rng(seed)
-        sample = steps[draw.choice(len(steps), _CLUSTERED_AT_MOST, replace=False)]
-    distinct = len(np.unique(sample, axis=0))  # k-means warns where there are fewer than clusters
-    final = np.full(len(train), -1)
-    with threadpool_limits(1):
-        means = KMeans(min(n_clusters, distinct), n_init=1, random_state=seed).fit(sample)
-        last_rows = (train.first_row + train.lengths)[train.has_final]
-        if len(last_rows):
-            final[train.has_final] = means.predict(states(train, last_rows))
-        labels = means.predict(steps)
-        held_out = means.predict(states(valid, valid.rows()))
-    return labels.astype(np.int64), final, held_out.astype(np.int64), means.cluster_centers_

@@ -23,9 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.algorithms.adversarial import absorbed_share, offline_policy_loss, taken
-from sdil.algorithms.learner import State
 from sdil.algorithms.ppo import Rollout
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
+from sdil.limits import Count, Positive, Share, Weight
+from sdil.training import State
 
 _STATES_AT_ONCE = 2_048
 _LEAST = 1e-30  # a density of zero has no logarithm
@@ -94,14 +95,14 @@ class DensityReward:
 class DensityIRL(RewardLearner):
     """Density-based reward."""
 
-    bandwidth: float = 0.3
+    bandwidth: Positive = 0.3
     """Width of the kernels, where 1 is about the spread of the demonstrated states."""
-    state_weight: float = 0.5
+    state_weight: Share = 0.5
     """How much the density of states counts; the rest is that of states with actions."""
-    offline_entropy_weight: float = 0.5
+    offline_entropy_weight: Weight = 0.5
     """Offline: weight of the policy's entropy; as large as the actions' part, so that the best
     policy is the density's own, `p(a | s)`."""
-    n_centres: int = 2_000
+    n_centres: Count = 2_000
     """Demonstrated steps that carry a kernel, at the most; more are drawn from."""
 
     name: ClassVar[str] = "density-irl"

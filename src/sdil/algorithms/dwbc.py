@@ -13,24 +13,26 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import DiscriminatorJudge, JudgingPolicy
+from sdil.judges.step_networks import DiscriminatorScorer
+from sdil.limits import Share, Weight
+from sdil.networks.policies import PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class DWBC(WeighingLearner):
     """Behaviour cloning weighted by a discriminator."""
 
-    eta: float = 0.5
+    eta: Share = 0.5
     """The share of expert steps assumed in the noisy set."""
-    alpha: float = 7.5
+    alpha: Weight = 7.5
     """Weight of plain behaviour cloning on the clean set."""
-    least: float = 0.1
+    least: Share = 0.1
     """The discriminator is clipped here from below,"""
-    most: float = 0.9
+    most: Share = 0.9
     """and here from above."""
 
     name: ClassVar[str] = "dwbc"
@@ -45,13 +47,13 @@ class DWBC(WeighingLearner):
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
+    ) -> PlainPolicy:
         """Train policy and discriminator together. `env` is not used."""
         check(demos, self, seed)
         data = WeighedData(demos, valid, self, seed)
         with seeded(seed) as generator:
             network = data.network()
-            d = DiscriminatorJudge(
+            d = DiscriminatorScorer(
                 demos.spaces,
                 hidden=self.hidden,
                 layers=self.layers,
@@ -85,7 +87,7 @@ class DWBC(WeighingLearner):
             valid_loss=lambda: data.valid_nll(network),
             n_samples=data.n_noisy or data.n_clean,
         )
-        return self.policy(data, network, d)
+        return self.policy(data, network, self.judge(data, network, d, seed))
 
 
 def discriminator_loss(clean: Tensor, noisy: Tensor, eta: float) -> Tensor:

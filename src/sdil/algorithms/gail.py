@@ -21,13 +21,14 @@ from sdil.algorithms.adversarial import (
     offline_policy_loss,
 )
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
+from sdil.limits import Count
 
 
 @dataclass(frozen=True)
 class GAIL(RewardLearner):
     """Generative adversarial imitation learning."""
 
-    judge_updates: int = 8
+    judge_updates: Count = 8
     """With an environment: updates of the judge per round."""
 
     name: ClassVar[str] = "gail"

@@ -15,18 +15,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import ExpertiseJudge, JudgingPolicy, mixture_likelihood
+from sdil.judges.step_networks import ExpertiseScorer, mixture_likelihood
+from sdil.limits import Count
+from sdil.networks.policies import PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class ILEED(WeighingLearner):
     """Joint estimate of a policy and of each demonstration's expertise."""
 
-    expertise_size: int = 4
+    expertise_size: Count = 4
     """Numbers that describe the expertise of a demonstration."""
 
     name: ClassVar[str] = "ileed"
@@ -41,7 +43,7 @@ class ILEED(WeighingLearner):
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
+    ) -> PlainPolicy:
         """Maximise the likelihood of all demonstrations. `env` is not used."""
         check(demos, self, seed)
         data = WeighedData(demos, valid, self, seed)
@@ -50,11 +52,11 @@ class ILEED(WeighingLearner):
         demonstrator = torch.arange(n_noisy).repeat_interleave(lengths)
         with seeded(seed) as generator:
             network = data.network()
-            judge = ExpertiseJudge(
+            scorer = ExpertiseScorer(
                 demos.spaces, hidden=self.hidden, layers=self.layers, size=self.expertise_size
             )
             omega = nn.Embedding(max(1, n_noisy), self.expertise_size)
-        judge.embedding.standardise.load_state_dict(network.features.standardise.state_dict())
+        scorer.embedding.standardise.load_state_dict(network.features.standardise.state_dict())
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             nll = data.nll(network, index)
@@ -62,15 +64,15 @@ class ILEED(WeighingLearner):
             if not data.n_noisy:
                 return {"imitation": nll.mean()}
             who = demonstrator[(index - data.n_clean).clamp(min=0)]
-            logit = judge.expertise(data.windows.at(index).state, omega(who))
-            mixed = -mixture_likelihood(logit, (-nll).exp(), judge.n_actions).log()
+            logit = scorer.expertise(data.windows.at(index).state, omega(who))
+            mixed = -mixture_likelihood(logit, (-nll).exp(), scorer.n_actions).log()
             return {"imitation": torch.where(noisy, mixed, nll).mean()}
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",
-            {"network": network, "expertise": judge, "omega": omega},
+            {"network": network, "expertise": scorer, "omega": omega},
             loss=loss,
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
         )
-        return self.policy(data, network, judge)
+        return self.policy(data, network, self.judge(data, network, scorer, seed))

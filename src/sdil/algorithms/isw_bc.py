@@ -13,22 +13,25 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner, train_discriminator
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import JudgingPolicy, PairJudge
+from sdil.judges.step_networks import PairScorer
+from sdil.judging import FittedJudge
+from sdil.limits import Count, Positive, Weight
+from sdil.networks.policies import PlainNetwork, PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class ISWBC(WeighingLearner):
     """Behaviour cloning weighted by a ratio of densities."""
 
-    discriminator_updates: int = 1_000
+    discriminator_updates: Count = 1_000
     """Updates of the discriminator."""
-    threshold: float = 0.0
+    threshold: Weight = 0.0
     """Steps of a smaller weight are left out."""
-    largest: float = 100.0
+    largest: Positive = 100.0
     """Weights are clipped here."""
 
     name: ClassVar[str] = "isw-bc"
@@ -43,17 +46,10 @@ class ISWBC(WeighingLearner):
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
+    ) -> PlainPolicy:
         """Train the discriminator, then the policy. `env` is not used."""
-        check(demos, self, seed)
-        data = WeighedData(demos, valid, self, seed)
-        with seeded(seed) as generator:
-            network = data.network()
-            judge = PairJudge(demos.spaces, hidden=self.hidden, layers=self.layers)
-        judge.logit.standardise.load_state_dict(network.features.standardise.state_dict())
-        stages = Stages(self, generator, on_epoch, resume)
-        train_discriminator(stages, judge.logit, data, generator, self.discriminator_updates)
-        weights = self._weights(judge, data)
+        data, network, scorer, stages = self._discriminate(demos, valid, seed, on_epoch, resume)
+        weights = self._weights(scorer, data)
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             return {"imitation": weighted_nll(data.nll(network, index), weights[index])}
@@ -65,13 +61,42 @@ class ISWBC(WeighingLearner):
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
         )
-        return self.policy(data, network, judge)
+        return self.policy(data, network, self.judge(data, network, scorer, seed))
+
+    def fit_judge(
+        self,
+        demos: Demonstrations,
+        valid: Demonstrations | None,
+        seed: int,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> FittedJudge | None:
+        data, network, scorer, _ = self._discriminate(demos, valid, seed, on_epoch, resume)
+        return self.judge(data, network, scorer, seed)
+
+    def _discriminate(
+        self,
+        demos: Demonstrations,
+        valid: Demonstrations | None,
+        seed: int,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> tuple[WeighedData, PlainNetwork, PairScorer, Stages]:
+        check(demos, self, seed)
+        data = WeighedData(demos, valid, self, seed)
+        with seeded(seed) as generator:
+            network = data.network()
+            scorer = PairScorer(demos.spaces, hidden=self.hidden, layers=self.layers)
+        scorer.logit.standardise.load_state_dict(network.features.standardise.state_dict())
+        stages = Stages(self, generator, on_epoch, resume)
+        train_discriminator(stages, scorer.logit, data, generator, self.discriminator_updates)
+        return data, network, scorer, stages
 
     @torch.no_grad()
-    def _weights(self, judge: PairJudge, data: WeighedData) -> Tensor:
+    def _weights(self, scorer: PairScorer, data: WeighedData) -> Tensor:
         """`c / (1 - c)` of each training step. (N,)"""
-        parts = torch.arange(len(data.windows)).split(8_192)
-        logits = [judge.logit(data.windows.at(i).state, data.windows.actions_at(i)) for i in parts]
+        parts = data.windows.parts()
+        logits = [scorer.logit(data.windows.at(i).state, data.windows.actions_at(i)) for i in parts]
         weights = torch.cat(logits).exp().clamp(max=self.largest)
         return torch.where(weights >= self.threshold, weights, 0.0)
 

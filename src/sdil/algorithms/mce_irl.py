@@ -36,57 +36,62 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.acting import suit
 from sdil.algorithms.demonstrated_mdp import DemonstratedMDP, enumerate_mdp, estimate_mdp
-from sdil.algorithms.learner import OnEpoch, State, check, hold_out
+from sdil.algorithms.learner import check
 from sdil.algorithms.soft_planning import SoftPlan, occupancy, plan
-from sdil.algorithms.training import (
-    Budget,
-    Convergence,
-    Optimisation,
-    below,
-    nest,
-    seeded,
-    with_more,
-)
 from sdil.demonstrations import Demonstrations
+from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.simulators import environment_maker, table_of
 from sdil.table import Table
+from sdil.training import (
+    Budget,
+    Convergence,
+    OnEpoch,
+    Optimisation,
+    State,
+    below,
+    hold_out,
+    nest,
+    seeded,
+    with_more,
+)
+from sdil.windows import STEPS_AT_ONCE
 
 REWARD, DISTIL = range(2)
-_STEPS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True)
 class MCEIRL:
     """Maximum causal entropy inverse reinforcement learning."""
 
-    n_clusters: int = 100
+    n_clusters: Count = 100
     """States of the estimated decision process; not used with a Table."""
-    reward_learning_rate: float = 1e-2
+    reward_learning_rate: Positive = 1e-2
     """Adam's step size for the reward."""
-    reward_min_updates: int = 100
+    reward_min_updates: CountOrNone = 100
     """Updates of the reward before early stopping may end its training."""
-    reward_patience: int = 60
+    reward_patience: Count = 60
     """Updates without a better clean validation likelihood after which its training ends."""
-    reward_max_updates: int = 400
+    reward_max_updates: Count = 400
     """Updates of the reward at the most; each plans once."""
-    hidden: int = 64
+    hidden: Count = 64
     """Width of the hidden layers of reward and policy."""
-    layers: int = 2
+    layers: Count = 2
     """Number of hidden layers of each."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Adam's step size for the policy network."""
-    weight_decay: float = 5e-4
+    weight_decay: Weight = 5e-4
     """L2 penalty on the weights of both."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """States per update of the policy network."""
-    min_updates: int = 400
+    min_updates: CountOrNone = 400
     """Updates of the policy network before early stopping may end its training."""
-    patience: int = 200
+    patience: Count = 200
     """Updates without coming closer to the soft-optimal policy after which its training ends."""
-    max_updates: int = 4_000
+    max_updates: Count = 4_000
     """Updates of the policy network at the most."""
 
     name: ClassVar[str] = "mce-irl"
@@ -94,6 +99,8 @@ class MCEIRL:
     noisy_set: ClassVar[str] = "imitated as if clean"
     environment: ClassVar[str] = "if given"
     judges_steps: ClassVar[bool] = False
+    takes_judge: ClassVar[bool] = False
+    takes_truth: ClassVar[bool] = False
 
     def fit(
         self,
@@ -152,13 +159,14 @@ class MCEIRL:
             with_more(on_epoch, lambda: found),
             own if begun == DISTIL else None,
         )
-        return PlainPolicy(
+        policy = PlainPolicy(
             demos.spaces,
             architecture,
             network,
             learner=self.name if exact else f"{self.name} (offline)",
             hyperparameters=asdict(self),
         )
+        return suit(policy, train)
 
     def _learn_reward(
         self,
@@ -226,7 +234,7 @@ class MCEIRL:
 
         def whole_loss() -> Tensor:
             with torch.no_grad():
-                everything = torch.arange(len(teacher)).split(_STEPS_AT_ONCE)
+                everything = torch.arange(len(teacher)).split(STEPS_AT_ONCE)
                 parts = [loss(index)["distillation"] * len(index) for index in everything]
             return torch.stack(parts).sum() / len(teacher)
 

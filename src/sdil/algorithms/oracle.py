@@ -6,33 +6,35 @@ It is handed the truth, which no other learner sees: a task's own judgement of e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.limits import Share
 from sdil.networks.policies import PlainPolicy
 from sdil.spaces import Array
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class Oracle(WeighingLearner):
     """The limit: behaviour cloning of the clean steps and the truly good noisy ones."""
 
-    clean_share: float = 0.25
+    clean_share: Share = 0.25
     """Share of each batch drawn from the clean set, as in SDIL's discovery."""
 
     name: ClassVar[str] = "oracle"
     reference: ClassVar[str] = "a limit, told the truth"
     noisy_set: ClassVar[str] = "its truly good steps"
     judges_steps: ClassVar[bool] = False
+    takes_truth: ClassVar[bool] = True
 
     def fit(
         self,
@@ -70,13 +72,7 @@ class Oracle(WeighingLearner):
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(steps),
         )
-        return PlainPolicy(
-            demos.spaces,
-            data.architecture,
-            network,
-            learner=self.name,
-            hyperparameters=asdict(self),
-        )
+        return self.policy(data, network, None)
 
 
 def _check_truth(demos: Demonstrations, truth: Sequence[Array] | None) -> dict[str, Array]:

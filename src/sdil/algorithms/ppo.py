@@ -21,11 +21,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.algorithms.learner import Epoch, OnEpoch, State
-from sdil.algorithms.training import Optimisation, Sums, below, nest, refuse_divergence, total
 from sdil.networks.policies import PlainNetwork
 from sdil.policy import History
 from sdil.simulators import Simulator
+from sdil.training import (
+    Epoch,
+    OnEpoch,
+    Optimisation,
+    State,
+    Sums,
+    below,
+    nest,
+    refuse_divergence,
+    total,
+)
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,54 @@ may be noisy steps, drawn by their score.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.algorithms.discovery import Discovery, TrainingSteps, gumbel
-from sdil.algorithms.evidence import draw_by_score
-from sdil.algorithms.learner import OnEpoch, State
-from sdil.algorithms.training import Budget, Convergence, Optimisation, mean_nll
+from sdil.algorithms.judged import draw_by_score
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import select
+from sdil.skills.discovery import Discovery, TrainingSteps, gumbel
+from sdil.training import Budget, Convergence, OnEpoch, Optimisation, State, mean_nll
 from sdil.windows import Windows
 
-if TYPE_CHECKING:
-    from sdil.algorithms.sdil import SDIL
-
 _LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
-_STEPS_AT_ONCE = 8_192
+
+
+class ReuseFields(Protocol):
+    """The hyper-parameters of phase 2."""
+
+    @property
+    def n_skills(self) -> int: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def noisy_share(self) -> float: ...
+    @property
+    def distillation(self) -> Literal["log", "prob"]: ...
+    @property
+    def adv_weight(self) -> float: ...
+    @property
+    def adv_form(self) -> Literal["unlikelihood", "log"]: ...
+    @property
+    def negative_below(self) -> float: ...
+    @property
+    def negative_share(self) -> float: ...
+    @property
+    def min_updates(self) -> int: ...
+    @property
+    def patience(self) -> int: ...
+    @property
+    def max_updates(self) -> int: ...
 
 
 class Reuse:
@@ -38,7 +67,7 @@ class Reuse:
         discovery: Discovery,
         held_out: Windows,
         likelihood: Tensor | None,
-        settings: SDIL,
+        settings: ReuseFields,
         generator: torch.Generator,
     ) -> None:
         """`likelihood` is that of each training step under clones of the clean set. (N,)"""
@@ -109,6 +138,8 @@ class Reuse:
         resume: State | None,
     ) -> None:
         settings = self.settings
+        bad = self.bad - len(self.steps.clean)
+        told = None if on_epoch is None else lambda epoch: on_epoch(replace(epoch, bad=bad))
         Convergence(
             name,
             Optimisation(
@@ -122,7 +153,7 @@ class Reuse:
             n_samples=len(self.steps.clean if self._draw_noisy is None else self.steps.windows),
             batch_size=settings.batch_size,
             budget=Budget(settings.min_updates, settings.patience, settings.max_updates),
-        ).run(on_epoch, resume)
+        ).run(told, resume)
 
 
 def distillation_loss(log_probs: Tensor, teacher: Tensor, form: Literal["log", "prob"]) -> Tensor:
@@ -143,7 +174,7 @@ def adversarial_loss(
     return (logits.logsumexp(1) - others).mean()
 
 
-def bad_steps(discovery: Discovery, settings: SDIL) -> Tensor:
+def bad_steps(discovery: Discovery, settings: ReuseFields) -> Tensor:
     """D_neg: the noisy steps scored lowest, by threshold and by share."""
     if discovery.scores is None:
         return torch.empty(0, dtype=torch.int64)
@@ -156,5 +187,5 @@ def bad_steps(discovery: Discovery, settings: SDIL) -> Tensor:
 @torch.no_grad()
 def _most_probable(model: SkillModel, steps: TrainingSteps) -> Tensor:
     """The most probable skill of each training step under the frozen f_bi. (N,)"""
-    parts = torch.arange(len(steps.windows)).split(_STEPS_AT_ONCE)
+    parts = steps.windows.parts()
     return torch.cat([model.selection(steps.windows, part).argmax(1) for part in parts])

@@ -17,15 +17,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.algorithms.learner import OnEpoch, State, check, hold_out
+from sdil.acting import suit
+from sdil.algorithms.learner import check
 from sdil.algorithms.ppo import PPO, Reward, Settings, Steps, practise
-from sdil.algorithms.training import Budget, Convergence, Optimisation, mean_nll, seeded
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.limits import Count, CountOrNone, Discount, Positive, Share, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.policy import History
 from sdil.simulators import Simulator, simulator
+from sdil.training import (
+    Budget,
+    Convergence,
+    OnEpoch,
+    Optimisation,
+    State,
+    hold_out,
+    mean_nll,
+    seeded,
+)
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 
@@ -78,43 +89,43 @@ class Lesson:
 class RewardLearner(ABC):
     """A reward from demonstrations, and a policy that earns it."""
 
-    look_back: int = 0
+    look_back: CountOrNone = 0
     """Past (state, action) pairs the policy sees beside the current state."""
-    hidden: int = 64
+    hidden: Count = 64
     """Width of the hidden layers of every network."""
-    layers: int = 2
+    layers: Count = 2
     """Number of hidden layers of every network."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Adam's step size."""
-    weight_decay: float = 5e-4
+    weight_decay: Weight = 5e-4
     """L2 penalty on the weights."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Demonstrated steps per update."""
-    env_steps: int = 500_000
+    env_steps: Count = 500_000
     """With an environment: steps of practice, rounded up to whole rounds."""
-    n_envs: int = 128
+    n_envs: Count = 128
     """With an environment: episodes abreast."""
-    round_steps: int = 64
+    round_steps: Count = 64
     """With an environment: steps of each episode per round."""
-    gamma: float = 0.98
+    gamma: Discount = 0.98
     """With an environment: the discount."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """With an environment: how far advantages trust what happened over the critic."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """With an environment: how far PPO may move a probability per round, as a ratio."""
-    entropy_weight: float = 0.01
+    entropy_weight: Weight = 0.01
     """With an environment: weight of the policy's entropy, against advantages of spread 1."""
-    passes: int = 4
+    passes: Count = 4
     """With an environment: PPO's passes over each round."""
-    parts: int = 8
+    parts: Count = 8
     """With an environment: PPO's batches per pass."""
-    offline_entropy_weight: float = 0.1
+    offline_entropy_weight: Weight = 0.1
     """Offline: weight of the policy's entropy, against rewards as they are."""
-    min_updates: int = 400
+    min_updates: CountOrNone = 400
     """Offline: updates at the least; weights of fewer are never kept."""
-    patience: int = 200
+    patience: Count = 200
     """Offline: updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
+    max_updates: Count = 4_000
     """Offline: updates at the most."""
 
     name: ClassVar[str]
@@ -122,6 +133,8 @@ class RewardLearner(ABC):
     noisy_set: ClassVar[str] = "imitated as if clean"
     environment: ClassVar[str] = "if given"
     judges_steps: ClassVar[bool] = False
+    takes_judge: ClassVar[bool] = False
+    takes_truth: ClassVar[bool] = False
 
     @abstractmethod
     def reward(self, lesson: Lesson) -> Reward:
@@ -166,13 +179,14 @@ class RewardLearner(ABC):
                     self._practise(lesson, episodes, valid_windows, on_epoch, resume)
                 finally:
                     episodes.close()
-        return PlainPolicy(
+        policy = PlainPolicy(
             demos.spaces,
             architecture,
             network,
             learner=self.name if env is not None else f"{self.name} (offline)",
             hyperparameters=asdict(self),
         )
+        return suit(policy, train)
 
     def optimisation(self, lesson: Lesson, modules: Mapping[str, nn.Module]) -> Optimisation:
         """Adam over these modules, as this learner has it."""

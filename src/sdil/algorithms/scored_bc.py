@@ -1,7 +1,7 @@
-"""Behaviour cloning weighted by our own step score: what SDIL's score is worth without its skills.
+"""Behaviour cloning weighted by a judge's step score: what the score is worth without skills.
 
 Not from a paper. It uses noisy steps exactly as SDIL's phase 2 does with the same `noisy_share`
-(`evidence.py`, the draw by score), and trains BC's network on them.
+(`judged.py`, the draw by score), and trains BC's network on them.
 """
 
 from __future__ import annotations
@@ -9,76 +9,65 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import torch
 from torch import Tensor
 
-from sdil.algorithms.evidence import chosen_signals, draw_by_score, gather_evidence
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.judged import draw_after, draw_by_score, given_or_own
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
-from sdil.networks.evidence import Evidence
-from sdil.networks.judges import EvidenceJudge, JudgingPolicy
-from sdil.windows import varying_inputs
+from sdil.judging import FittedJudge
+from sdil.limits import Share
+from sdil.moved import refuse_moved
+from sdil.networks.policies import PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class ScoredBC(WeighingLearner):
     """Behaviour cloning of the clean steps and of noisy ones by their score."""
 
-    noisy_share: float = 0.75
+    noisy_share: Share = 0.75
     """Share of each batch drawn from noisy steps by their score."""
-    signals: str = "likelihood+progress+value"
-    """The kinds of evidence behind the score."""
-    good_share: float = 0.5
-    """The share of noisy steps assumed to be good; the data cannot tell it."""
-    clone_updates: int = 400
-    """Updates of the clean clones behind the likelihood."""
-    distance_updates: int = 2_000
-    """Updates of the temporal distance behind progress."""
 
     name: ClassVar[str] = "scored-bc"
     reference: ClassVar[str] = "ours"
     noisy_set: ClassVar[str] = "steps drawn by score"
+    takes_judge: ClassVar[bool] = True
+
+    def __new__(cls, *_: Any, **given: Any) -> ScoredBC:
+        """Refuse fields that have another place now, by name."""
+        refuse_moved(cls.name, given)
+        return super().__new__(cls)
 
     def fit(
         self,
         demos: Demonstrations,
         *,
+        judge: FittedJudge | None = None,
         valid: Demonstrations | None = None,
         seed: int = 0,
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
-        """Judge the noisy steps, then clone. `env` is not used."""
+    ) -> PlainPolicy:
+        """Judge the noisy steps, by `judge` or our own, then clone. `env` is not used."""
         check(demos, self, seed)
-        chosen_signals(self.signals)
         data = WeighedData(demos, valid, self, seed)
-        inputs = varying_inputs(data.demos.all)
+        if data.n_noisy:
+            asked = judge, demos, valid, seed, on_epoch, resume
+            judge, on_epoch, resume = given_or_own(*asked)
+        else:
+            judge = None
         with seeded(seed) as generator:
             network = data.network()
-        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
-        n_actions = int(demos.spaces.action.n)
-        stages = Stages(self, generator, on_epoch, resume)
-        if data.n_noisy:
-            evidence = gather_evidence(
-                data.windows.only(inputs),
-                data.n_clean,
-                data.valid.only(inputs),
-                n_actions,
-                self,
-                stages,
-                generator,
-            )
-            seen = data.windows.only(inputs)
-            judged = torch.from_numpy(evidence.judge(seen).optimality)
-            likelihood = evidence.likelihood(seen)
-            draw = draw_by_score(judged[data.n_clean :], likelihood[data.n_clean :], generator)
-        else:
-            with torch.random.fork_rng(devices=[]):
-                evidence, draw = Evidence((len(inputs), n_actions), members=1, hidden=1), None
+        draw_after(judge, seed, generator)
+        draw = None
+        if judge is not None:
+            noisy = slice(data.n_clean, None)
+            likelihood = judge.likelihood(data.demos.all)
+            also = None if likelihood is None else likelihood[noisy]
+            draw = draw_by_score(judge.optimality(data.demos.all)[noisy], also, generator)
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             if draw is None:
@@ -88,13 +77,11 @@ class ScoredBC(WeighingLearner):
             batch = torch.cat([clean, data.n_clean + draw(n_noisy)])
             return {"imitation": data.nll(network, batch).mean()}
 
-        stages.converge(
+        Stages(self, generator, on_epoch, resume).converge(
             "clone",
             {"network": network},
             loss=loss,
             valid_loss=lambda: data.valid_nll(network),
             n_samples=data.n_clean if draw is None else len(data.windows),
         )
-        with torch.random.fork_rng(devices=[]):  # its weights are replaced at once
-            judge = EvidenceJudge.of(evidence, inputs, demos.spaces)
         return self.policy(data, network, judge)

@@ -6,42 +6,46 @@ likelihood of clean validation actions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdil.algorithms.learner import hold_out
-from sdil.algorithms.training import Stages, mean_nll
+from sdil.acting import suit
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import Judge, JudgingPolicy, StepNetwork
-from sdil.networks.policies import Architecture, PlainNetwork
+from sdil.errors import InputError
+from sdil.judges.step_networks import NetworkJudge, StepNetwork, StepScorer
+from sdil.judging import NONE_LEFT, FittedJudge, check_judge
+from sdil.limits import Count, CountOrNone, Positive, Weight
+from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
+from sdil.training import OnEpoch, Stages, State, hold_out, mean_nll
 from sdil.windows import Windows
 
 
 @dataclass(frozen=True)
-class WeighingLearner:
+class WeighingLearner(ABC):
     """The hyper-parameters that all of them share, which are BC's."""
 
-    look_back: int = 0
+    look_back: CountOrNone = 0
     """Past (state, action) pairs seen beside the current state; 0: the current state alone."""
-    hidden: int = 64
+    hidden: Count = 64
     """Width of the hidden layers."""
-    layers: int = 2
+    layers: Count = 2
     """Number of hidden layers."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Adam's step size."""
-    weight_decay: float = 5e-4
+    weight_decay: Weight = 5e-4
     """L2 penalty on the weights."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Steps per update."""
-    min_updates: int = 400
+    min_updates: CountOrNone = 400
     """Updates at the least; weights of fewer are never kept."""
-    patience: int = 200
+    patience: Count = 200
     """Updates without a better clean validation likelihood after which training ends."""
-    max_updates: int = 4_000
+    max_updates: Count = 4_000
     """Updates at the most."""
 
     name: ClassVar[str]
@@ -49,18 +53,93 @@ class WeighingLearner:
     noisy_set: ClassVar[str] = "steps weighed"
     environment: ClassVar[str] = "never"
     judges_steps: ClassVar[bool] = True
+    takes_judge: ClassVar[bool] = False
+    takes_truth: ClassVar[bool] = False
 
-    def policy(self, data: WeighedData, network: PlainNetwork, judge: Judge) -> JudgingPolicy:
-        """What was trained, as a policy."""
-        return JudgingPolicy(
+    @abstractmethod
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        env: Any = None,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> PlainPolicy:
+        """Train; the policy has a judge where there were noisy demonstrations."""
+
+    def fit_judge(
+        self,
+        demos: Demonstrations,
+        valid: Demonstrations | None,
+        seed: int,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> FittedJudge | None:
+        """Its judge alone; where that is trained before the policy, the policy is not."""
+        return self.fit(demos, valid=valid, seed=seed, on_epoch=on_epoch, resume=resume).judge
+
+    def judge(
+        self, data: WeighedData, network: PlainNetwork, scorer: StepScorer, seed: int
+    ) -> NetworkJudge | None:
+        """What was found out about single steps; nothing where there were no noisy ones."""
+        if not data.n_noisy:
+            return None
+        return NetworkJudge(
             data.demos.spaces,
             data.architecture,
             network,
-            judge,
-            saw_noisy=data.n_noisy > 0,
+            scorer,
+            name=self.name,
+            hyperparameters=asdict(self),
+            seed=seed,
+        )
+
+    def policy(
+        self, data: WeighedData, network: PlainNetwork, judge: FittedJudge | None
+    ) -> PlainPolicy:
+        """What was trained, as a policy."""
+        policy = PlainPolicy(
+            data.demos.spaces,
+            data.architecture,
+            network,
+            judge=judge,
             learner=self.name,
             hyperparameters=asdict(self),
         )
+        return suit(policy, data.demos)
+
+
+@dataclass(frozen=True)
+class InnerJudge:
+    """The judge that a learner which weighs noisy steps has inside."""
+
+    learner: WeighingLearner
+
+    @property
+    def name(self) -> str:
+        return self.learner.name
+
+    @property
+    def reference(self) -> str:
+        return self.learner.reference
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> FittedJudge:
+        """Train as much of the learner as its judge needs."""
+        check_judge(demos, self.learner, seed)
+        judge = self.learner.fit_judge(demos, valid, seed, on_epoch, resume)
+        if judge is None:
+            raise InputError(NONE_LEFT)
+        return judge
 
 
 class WeighedData:

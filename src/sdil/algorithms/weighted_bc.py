@@ -14,18 +14,21 @@ import torch
 from torch import Tensor
 
 from sdil.algorithms.isw_bc import weighted_nll
-from sdil.algorithms.learner import OnEpoch, State, check
-from sdil.algorithms.training import Stages, seeded
+from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
-from sdil.networks.judges import JudgingPolicy, LikelihoodJudge
+from sdil.judges.step_networks import LikelihoodScorer
+from sdil.judging import FittedJudge
+from sdil.limits import Weight
+from sdil.networks.policies import PlainNetwork, PlainPolicy
+from sdil.training import OnEpoch, Stages, State, seeded
 
 
 @dataclass(frozen=True)
 class WeightedBC(WeighingLearner):
     """Behaviour cloning weighted by the likelihood under a clean clone."""
 
-    power: float = 1.0
+    power: Weight = 1.0
     """Likelihoods are raised to it: 0 trusts every step, a large one only the likeliest."""
 
     name: ClassVar[str] = "weighted-bc"
@@ -40,25 +43,10 @@ class WeightedBC(WeighingLearner):
         env: Any = None,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
-    ) -> JudgingPolicy:
+    ) -> PlainPolicy:
         """Clone the clean set, then all steps by their weight. `env` is not used."""
-        check(demos, self, seed)
-        data = WeighedData(demos, valid, self, seed)
-        with seeded(seed) as generator:
-            network = data.network()
-            judge = LikelihoodJudge(
-                demos.spaces, look_back=self.look_back, hidden=self.hidden, layers=self.layers
-            )
-        judge.clean.features.load_state_dict(network.features.state_dict())
-        stages = Stages(self, generator, on_epoch, resume)
-        stages.converge(
-            "clone clean",
-            {"clean": judge.clean},
-            loss=lambda index: {"imitation": data.nll(judge.clean, index).mean()},
-            valid_loss=lambda: data.valid_nll(judge.clean),
-            n_samples=data.n_clean,
-        )
-        weights = self._weights(judge, data)
+        data, network, scorer, stages = self._clone_clean(demos, valid, seed, on_epoch, resume)
+        weights = self._weights(scorer, data)
         stages.converge(
             "clone",
             {"network": network},
@@ -68,16 +56,53 @@ class WeightedBC(WeighingLearner):
             valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
         )
-        return self.policy(data, network, judge)
+        return self.policy(data, network, self.judge(data, network, scorer, seed))
+
+    def fit_judge(
+        self,
+        demos: Demonstrations,
+        valid: Demonstrations | None,
+        seed: int,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> FittedJudge | None:
+        data, network, scorer, _ = self._clone_clean(demos, valid, seed, on_epoch, resume)
+        return self.judge(data, network, scorer, seed)
+
+    def _clone_clean(
+        self,
+        demos: Demonstrations,
+        valid: Demonstrations | None,
+        seed: int,
+        on_epoch: OnEpoch | None,
+        resume: State | None,
+    ) -> tuple[WeighedData, PlainNetwork, LikelihoodScorer, Stages]:
+        check(demos, self, seed)
+        data = WeighedData(demos, valid, self, seed)
+        with seeded(seed) as generator:
+            network = data.network()
+            scorer = LikelihoodScorer(
+                demos.spaces, look_back=self.look_back, hidden=self.hidden, layers=self.layers
+            )
+        scorer.clean.features.load_state_dict(network.features.state_dict())
+        stages = Stages(self, generator, on_epoch, resume)
+        stages.converge(
+            "clone clean",
+            {"clean": scorer.clean},
+            loss=lambda index: {"imitation": data.nll(scorer.clean, index).mean()},
+            valid_loss=lambda: data.valid_nll(scorer.clean),
+            n_samples=data.n_clean,
+        )
+        return data, network, scorer, stages
 
     @torch.no_grad()
-    def _weights(self, judge: LikelihoodJudge, data: WeighedData) -> Tensor:
+    def _weights(self, scorer: LikelihoodScorer, data: WeighedData) -> Tensor:
         """The weight of each training step. (N,)"""
         steps = torch.arange(len(data.windows))
         likelihood = torch.cat(
             [
-                judge.probability(data.windows.at(i), data.windows.actions_at(i))
-                for i in steps.split(8_192)
+                scorer.probability(data.windows.at(i), data.windows.actions_at(i))
+                for i in data.windows.parts()
             ]
         )
         return torch.where(steps < data.n_clean, 1.0, likelihood**self.power)

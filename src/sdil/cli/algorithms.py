@@ -1,4 +1,4 @@
-"""`sdil algorithms`: every learner, what it does with the noisy set, and where it comes from."""
+"""`sdil algorithms`: every learner and judge, what each does, and where it comes from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from sdil.algorithms import LEARNERS
+from sdil.algorithms import JUDGES, LEARNERS
 from sdil.cli.console import parse, print_json, print_table
 
 
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> None:
 
 
 def algorithms(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
-    """List the learners.
+    """List the learners and the judges.
 
     Args:
         as_json: Print the answer as JSON.
@@ -27,22 +27,24 @@ def algorithms(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> 
             "noisy_set": kind.noisy_set,
             "environment": kind.environment,
             "judges_steps": kind.judges_steps,
+            "takes_judge": kind.takes_judge,
             "reference": kind.reference,
         }
         for name, kind in LEARNERS.items()
     ]
     if as_json:
-        print_json(rows)
+        judges = [{"name": name, "reference": kind.reference} for name, kind in JUDGES.items()]
+        print_json({"learners": rows, "judges": judges})
         return
     print_table(
         "learners",
-        ["name", "the noisy set is", "environment", "scores", "reference"],
+        ["name", "the noisy set is", "environment", "judge", "reference"],
         [
             [
                 str(r["name"]),
                 str(r["noisy_set"]),
                 str(r["environment"]),
-                "yes" if r["judges_steps"] else "no",
+                "takes one" if r["takes_judge"] else "has one" if r["judges_steps"] else "no",
                 str(r["reference"]),
             ]
             for r in rows
@@ -50,3 +52,5 @@ def algorithms(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> 
         text_columns=5,
     )
     print("Each learns from the clean set alone too: sdil train NAME --clean-only ...")
+    print("Judges that need no policy: sdil judge NAME ..., NAME one of")
+    print(f"  {', '.join(JUDGES)}")

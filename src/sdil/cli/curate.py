@@ -9,15 +9,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
+from sdil.algorithms import load_judging
 from sdil.cli.console import parse, print_json, print_table, show
-from sdil.cli.score import load_judge
 from sdil.curation import SHORTEST, Curated
 from sdil.curation import curate as keep_good_steps
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.files import read_json, refuse_existing, write_json
 from sdil.formats.folder import (
-    Truth,
     annotate_episodes,
     describe,
     load_demonstrations,
@@ -26,6 +25,7 @@ from sdil.formats.folder import (
 )
 from sdil.formats.scores import ScoredSet, write_scores
 from sdil.trajectories import Trajectories
+from sdil.truth import Truth
 
 FORMAT, VERSION = "sdil-curated", 1
 
@@ -56,7 +56,7 @@ def curate(
     original). Give one of --keep-above, --keep-share and --selection.
 
     Args:
-        run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
+        run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
         data: Folder of demonstrations to curate.
         out: The folder to write; it must not exist.
         keep_above: Keep steps scored at least this; scores lie between -1 (bad) and 1 (good).
@@ -76,11 +76,12 @@ def curate(
         raise InputError(f"{selection} does not exist; the page of `sdil report` downloads it")
     _refuse_touching(data, out)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
-    policy = load_judge(run)
+    judge = load_judging(run)
+    name = getattr(judge, "learner", None) or getattr(judge, "name", "")
     demos, truth, about = load_demonstrations(data), load_truth(data), describe(data)
-    check_spaces(policy, demos.spaces)
+    check_spaces(judge, demos.spaces)
     sets = {"clean": demos.clean, "noisy": demos.noisy}
-    scores = {name: policy.score(trajectories) for name, trajectories in sets.items()}
+    scores = {name: judge.score(trajectories) for name, trajectories in sets.items()}
     try:
         curated = keep_good_steps(
             demos,
@@ -102,7 +103,7 @@ def curate(
         "min_length": min_length,
     }
     summary = _summarise(curated, sets[which], truth)
-    made = {"run": str(run), "learner": policy.learner, "data": str(data), "set": which, **rule}
+    made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
 
     def write_more(folder: Path) -> None:
         _write_more(folder, made, demos.fingerprint(), curated, summary)
@@ -118,7 +119,7 @@ def curate(
         task=about["task"],
         environment=about["environment"],
         truth=None if truth is None else _cut_truth(truth, curated),
-        origin={**about["origin"], "curated": f"{which} set of {data} by {policy.learner}"},
+        origin={**about["origin"], "curated": f"{which} set of {data} by {name}"},
         overwrite=overwrite,
         write_more=write_more,
     )

@@ -1,17 +1,17 @@
-"""`sdil evaluate`: a policy in its environment and on recorded steps."""
+"""`sdil evaluate`: a policy in its environment, in each way of acting, and on recorded steps."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
 import tyro
 
+from sdil.acting import DEFAULT, GREEDY, Sample, WithoutCircles, describe_acting
 from sdil.algorithms import load_policy
 from sdil.cli.console import check_seed, parse, print_json, print_table, progress, set_threads
-from sdil.cli.run import read_run
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import Evaluation, check_spaces
@@ -19,12 +19,12 @@ from sdil.evaluation.rollout import evaluate as run_episodes
 from sdil.files import write_json
 from sdil.formats.folder import load_demonstrations
 from sdil.policy import Policy
-from sdil.windows import Windows
+from sdil.runs import read_run
 
 if TYPE_CHECKING:
     from sdil.evaluation.metrics import ActionMetrics
 
-_STEPS_AT_ONCE = 16_384
+ALL = "all"
 
 
 def main(arguments: list[str]) -> None:
@@ -37,6 +37,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     env: str | None = None,
+    acting: Literal["all", "default", "greedy", "sampled", "without-circles", "value"] = "all",
     data: Path | None = None,
     n_envs: int = 64,
     out: Path | None = None,
@@ -45,14 +46,19 @@ def evaluate(
 ) -> None:
     """Measure a policy: reward over seeded episodes, and how well it predicts recorded actions.
 
+    Compare learners in one way of acting only: not going round in circles lifts most of them more
+    than any learner does. How well actions are predicted does not depend on it.
+
     Args:
         run: A run folder that `sdil train` wrote.
         episodes: Number of episodes; 0 leaves the environment out. If not given 1,000; in sepsis
             10,000, or none for a policy that sees only the state: it is evaluated exactly.
         seed: The episodes follow from it.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from.
+        acting: The way of acting; all: each that applies, side by side.
         data: A folder whose clean set the policy is compared with: accuracy, macro-F, AUROC.
-        n_envs: Environments stepped side by side; the result does not depend on it.
+        n_envs: Environments stepped side by side; the result does not depend on it, but for
+            sampled actions.
         out: Also write the answer to this JSON file.
         threads: CPU threads.
         as_json: Print the answer as JSON.
@@ -63,45 +69,83 @@ def evaluate(
     answer: dict[str, Any] = {"run": str(run)}
     saved_by_hand = not (run / "run.json").exists()  # policy.save: it has no run.json
     where = env or (None if saved_by_hand else read_run(run)["environment"])
-    rows = []
     only_records = where is None and episodes is None and data is not None
+    ran: dict[str, Evaluation] = {}
     if (episodes is None or episodes > 0) and not only_records:
         if where is None:
             raise InputError(
                 f"{run} does not say where its data came from; pass --env, "
                 "or --data with recorded episodes to compare with"
             )
+        ways = ways_of(policy) if acting == ALL else {acting: acting}
         with progress(f"running {where}") as update:
-            result = run_episodes(
-                policy, where, episodes=episodes, seed=seed, n_envs=n_envs, on_progress=update
-            )
-        answer["environment"] = {"id": where, **summarise(result)}
-        rows += describe(result)
+            for label, way in ways.items():
+                ran[label] = run_episodes(
+                    policy,
+                    where,
+                    episodes=episodes,
+                    seed=seed,
+                    n_envs=n_envs,
+                    acting=way,
+                    on_progress=partial(update, description=f"running {where}, {label}"),
+                )
+        answer["environment"] = {
+            "id": where,
+            **summarise(next(iter(ran.values()))),
+            "default": describe_acting(policy),
+            "acting": {label: summarise(each) for label, each in ran.items()},
+            "not_called_for": dict(policy.why_not),
+        }
+    metrics = None
     if data is not None:
         metrics = measure_on(policy, load_demonstrations(data))
         answer["data"] = {"folder": str(data), **asdict(metrics)}
-        rows += describe_metrics(metrics)
-    if not rows:
+    if not ran and metrics is None:
         raise InputError("nothing to measure: give --episodes or --data")
     if out is not None:
         write_json(out, answer)
     if as_json:
         print_json(answer)
         return
-    print_table(f"{run}: {policy.learner}", ["measure", "value"], rows)
+    if ran:
+        first = next(iter(ran.values()))
+        print_table(
+            f"{run}: {policy.learner}",
+            ["acting", "reward x100", "success, %", "mean length"],
+            [[_marked(label, policy), *describe(each)] for label, each in ran.items()],
+        )
+        how = (
+            "computed from transition probabilities"
+            if first.exact
+            else f"{first.n_episodes} episodes (seed {first.seed}); ± standard error, 95% interval"
+        )
+        print(how)
+        if WithoutCircles.name in policy.why_not:
+            reason = policy.why_not[WithoutCircles.name]
+            print(f"{WithoutCircles.name} is not called for: {reason}")
+    if metrics is not None:
+        print_table("recorded steps", ["measure", "value"], describe_metrics(metrics))
+
+
+def ways_of(policy: Policy) -> dict[str, str]:
+    """The ways of acting to look at, by how they are called; the default one first."""
+    others = [GREEDY, Sample.name]
+    if WithoutCircles.name not in policy.why_not:
+        others.append(WithoutCircles.name)
+    default = describe_acting(policy)
+    return {default: DEFAULT} | {way: way for way in others if way != default}
+
+
+def _marked(way: str, policy: Policy) -> str:
+    return f"{way} (default)" if way == describe_acting(policy) else way
 
 
 def measure_on(policy: Policy, demos: Demonstrations) -> ActionMetrics:
     """Compare the policy with the clean set of `demos`, step by step."""
-    from sdil.evaluation.metrics import action_metrics  # scikit-learn takes seconds
+    from sdil.evaluation.metrics import action_metrics, predict_recorded  # scikit-learn: seconds
 
     check_spaces(policy, demos.spaces)
-    windows = Windows(demos.clean, policy.look_back)
-    with torch.no_grad():
-        index = torch.arange(len(windows)).split(_STEPS_AT_ONCE)
-        probs = torch.cat([policy.action_probs(windows.at(i)) for i in index])
-    actions = windows.actions_at(torch.arange(len(windows)))
-    return action_metrics(probs.numpy(), actions.numpy())
+    return action_metrics(*predict_recorded(policy, demos.clean))
 
 
 def summarise(result: Evaluation) -> dict[str, Any]:
@@ -110,22 +154,20 @@ def summarise(result: Evaluation) -> dict[str, Any]:
     return {name: getattr(result, name) for name in fields if name != "episodes"}
 
 
-def describe(result: Evaluation) -> list[list[str]]:
-    """Rows for a table."""
+def describe(result: Evaluation) -> list[str]:
+    """Reward, success and length, as a row of a table."""
     if result.exact:
         return [
-            ["reward x100", f"{100 * result.reward_mean:.2f} (exact)"],
-            ["success", f"{result.success_rate:.2%} (exact)"],
-            ["mean length", f"{result.length_mean:.1f}"],
-            ["episodes", "none: computed from transition probabilities"],
+            f"{100 * result.reward_mean:.2f}",
+            f"{100 * (result.success_rate or 0.0):.2f}",
+            f"{result.length_mean:.1f}",
         ]
-    rows = [["reward x100", f"{100 * result.reward_mean:.1f} ± {100 * result.reward_sem:.1f} (SE)"]]
+    success = "-"
     if result.success_rate is not None and result.success_interval is not None:
         low, high = result.success_interval
-        rows.append(["success", f"{result.success_rate:.1%} (95%: {low:.1%} - {high:.1%})"])
-    rows.append(["mean length", f"{result.length_mean:.1f}"])
-    rows.append(["episodes", f"{result.n_episodes} (seed {result.seed})"])
-    return rows
+        success = f"{100 * result.success_rate:.1f} ({100 * low:.1f}-{100 * high:.1f})"
+    reward = f"{100 * result.reward_mean:.1f} ± {100 * result.reward_sem:.1f}"
+    return [reward, success, f"{result.length_mean:.1f}"]
 
 
 def describe_metrics(metrics: ActionMetrics) -> list[list[str]]:

@@ -13,8 +13,9 @@ from sdil.cli.console import parse, print_json, print_table, show
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import read_json
-from sdil.formats.folder import Truth, describe, load_demonstrations, load_truth
+from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.trajectories import Trajectories
+from sdil.truth import Truth
 
 
 def main(arguments: list[str]) -> None:

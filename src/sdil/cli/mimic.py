@@ -15,7 +15,7 @@ from sdil.tasks.mimic.build import QUALITY, Mortality, build, write
 from sdil.tasks.mimic.cohort import write_cohort
 from sdil.tasks.mimic.pipeline import Limits, Pipeline
 from sdil.tasks.mimic.quality import masked
-from sdil.tasks.mimic.sources import Table, open_tables
+from sdil.tasks.mimic.sources import MimicTable, open_tables
 
 _USAGE = """usage: sdil mimic build --mimic DIR --out FOLDER [OPTIONS]
        sdil mimic cohort --mimic DIR --out FILE.parquet [OPTIONS]
@@ -148,7 +148,7 @@ def _open(
     return Pipeline(_tables(mimic, postgres, cache), cache, Limits(memory, threads))
 
 
-def _tables(mimic: Path | None, postgres: str | None, cache: Path) -> dict[str, Table]:
+def _tables(mimic: Path | None, postgres: str | None, cache: Path) -> dict[str, MimicTable]:
     if mimic is not None:
         return open_tables(mimic)
     from sdil.tasks.mimic.postgres import copy_tables

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from sdil.algorithms import LEARNERS, load_policy
+from sdil.acting import describe_acting
+from sdil.algorithms import JUDGES, LEARNERS, load_judging, load_policy
 from sdil.cli.console import check_seed, parse, print_json, progress, set_threads
-from sdil.cli.run import kept_of_each_phase, read_run
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import evaluate
@@ -21,8 +23,10 @@ from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
 from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.report.curves import curves_of
+from sdil.runs import kept_of_each_phase, read_epochs, read_run
 from sdil.studies.grid import read_published, read_study
 
 _EPISODES = 1_000
@@ -50,10 +54,11 @@ def report(
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Explain a run: which skills there are, what they do, and which steps are good or bad.
+    """Explain a run or a judgement: which steps are good or bad, and what skills there are.
 
     Args:
-        run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
+        run: A judgement of `sdil judge`, a run of `sdil train` whose learner judges steps, or what
+            `policy.save` or `judge.save` wrote.
         data: Folder of demonstrations to look at; by default what the run was trained on.
         out: The HTML page to write.
         record: Also keep everything the page shows in this folder, for programs.
@@ -74,11 +79,14 @@ def report(
     check_seed(seed)
     set_threads(threads)
     _refuse(out, record, figures, overwrite=overwrite)
-    about = read_run(run)
-    policy = load_policy(run)
-    data = Path(about["data"]) if data is None else data
+    about = read_run(run) if (run / "run.json").exists() else None
+    judge = load_judging(run)
+    if data is None:
+        if about is None:
+            raise InputError(f"{run} does not say what it was made from; pass --data FOLDER")
+        data = Path(about["data"])
     demos, truth = load_demonstrations(data), load_truth(data)
-    where = env or about["environment"] or describe(data)["environment"]
+    where = env or (about or {}).get("environment") or describe(data)["environment"]
     where = None if where == "none" else where
     if len({each.resolve() for each in (run, *also)}) <= len(also):
         raise InputError("--also takes other runs than the one to report on, each once")
@@ -88,9 +96,9 @@ def report(
     with progress("judging steps") as update:
         evaluation = None
         explanation = explain(
-            policy,
+            judge,
             demos,
-            about=_about(run, about, policy, data, demos, where),
+            about=_about(run, about, judge, data, demos, where),
             environment=where,
             truth=truth,
             compare=others,
@@ -99,9 +107,9 @@ def report(
             seed=seed,
             on_progress=update,
         )
-        if not no_rollouts and where is not None:
+        if not no_rollouts and where is not None and isinstance(judge, Policy):
             update(0, _EPISODES, "running episodes")
-            evaluation = _evaluate(policy, where, seed, update)
+            evaluation = _evaluate(judge, where, seed, update)
         explanation.about["evaluation"] = evaluation
         written = _write(explanation, out, record, figures, format, overwrite, update)
     _tell(explanation, written, as_json)
@@ -128,38 +136,66 @@ def _refuse(
 
 def _about(
     run: Path,
-    about: dict[str, Any],
-    policy: Policy,
+    about: dict[str, Any] | None,
+    judge: Policy | FittedJudge,
     data: Path,
     demos: Demonstrations,
     environment: str | None,
 ) -> dict[str, Any]:
-    learner = policy.learner
+    """Where all of it comes from; `about` is the run's, None where it was saved by hand."""
+    policy = judge if isinstance(judge, Policy) else None
+    by = judge if isinstance(judge, FittedJudge) else judge.judge
+    assert by is not None
+    name = by.name if policy is None else policy.learner
+    known = {**LEARNERS, **({} if policy is not None else JUDGES)}
     task = describe(data)["task"]
     fingerprint = demos.fingerprint()
     warnings = []
-    trained_on = demos.clean_only().fingerprint() if about["clean_only"] else fingerprint
-    if trained_on != about["fingerprint"]:
-        warnings.append("these are not the demonstrations that the run was trained on")
-    epochs = read_json(run / "epochs.json", what="a finished run")
+    if about is not None:
+        trained_on = demos.clean_only().fingerprint() if about["clean_only"] else fingerprint
+        if trained_on != about["fingerprint"]:
+            warnings.append("these are not the demonstrations that the run was trained on")
     return {
-        "title": f"{learner} on {task or data.name}",
+        "title": f"{name} on {task or data.name}",
         "run": str(run),
-        "learner": learner,
-        "reference": LEARNERS[learner].reference if learner in LEARNERS else "",
-        "hyperparameters": policy.hyperparameters,
-        "seed": about["seed"],
+        "learner": name,
+        "reference": known[name].reference if name in known else "",
+        "hyperparameters": judge.hyperparameters,
+        "judge": by.name,
+        "signals": [asdict(signal) for signal in by.signals],
+        "acting": None if policy is None else describe_acting(policy),
+        "seed": by.seed if about is None else about["seed"],
         "task": task,
         "environment": environment,
         "data": str(data),
         "fingerprint": fingerprint,
-        "versions": about["versions"],
+        "versions": {"sdil": version("sdil")} if about is None else about["versions"],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "evaluation": None,
-        "phases": kept_of_each_phase(epochs),
+        "phases": {} if about is None else kept_of_each_phase(read_epochs(run)),
         "warnings": warnings,
-        "command": shlex.join(about["command"]),
+        "command": "" if about is None else command_of(about, run),
     }
+
+
+def command_of(about: dict[str, Any], run: Path) -> str:
+    """The command that makes such a run, from the arguments that it was given."""
+    makes_policy = about["makes"] == "policy"
+    fields = {**LEARNERS, **({} if makes_policy else JUDGES)}[about["name"]]
+    usual = asdict(fields())
+    words = ["sdil", "train" if makes_policy else "judge", about["name"]]
+    words += ["--data", about["data"], "--out", str(run), "--seed", str(about["seed"])]
+    for option in ("valid", "env"):
+        if about[option] is not None:
+            words += [f"--{option}", about[option]]
+    if about["judge"] is not None:
+        words += ["--judge", "FOLDER"]
+    words += ["--clean-only"] if about["clean_only"] else []
+    for name, value in about["hyperparameters"].items():
+        option = f"--{name.replace('_', '-')}"
+        if value != usual.get(name):
+            words += [option, str(value)]
+    return shlex.join(words)
 
 
 def _evaluate(policy: Policy, environment: str, seed: int, update: Any) -> dict[str, Any]:

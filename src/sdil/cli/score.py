@@ -1,26 +1,27 @@
-"""`sdil score`: how good each step and segment of demonstrations is, as a Parquet table."""
+"""`sdil score`: how good each step and segment of demonstrations is: a ranking, a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
 
-from sdil.algorithms import load_policy
+from sdil.algorithms import load_judging
 from sdil.cli.console import parse, print_json, print_table, show
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
 from sdil.formats.folder import load_demonstrations, load_truth
-from sdil.formats.scores import ScoredSet, write_scores
-from sdil.networks.hierarchical import HierarchicalPolicy
-from sdil.networks.judges import JudgingPolicy
+from sdil.formats.scores import ScoredSet, check_table_name, write_scores
 from sdil.scores import StepScores
 from sdil.segmentation import segments_of
 from sdil.spaces import Array
+from sdil.trajectories import Trajectories
+
+_SHOWN = 5  # segments of either kind, where nothing else is asked for
 
 
 def main(arguments: list[str]) -> None:
@@ -31,54 +32,87 @@ def main(arguments: list[str]) -> None:
 def score(
     run: tyro.conf.Positional[Path],
     data: Path,
-    out: Path,
+    out: Path | None = None,
+    worst: int | None = None,
     which: Annotated[Literal["noisy", "clean", "both"], tyro.conf.arg(name="set")] = "noisy",
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Judge demonstrations step by step with a trained policy that can.
+    """Judge demonstrations step by step, and rank their segments.
 
-    Writes a row per step: set, episode, step, skill (of SDIL), optimality (-1 bad to 1 good), how
-    unsure it is (spread) and the signals behind it where there are several, segment (between
-    changes of the score; with one signal alone, a run of equal skill) and its mean optimality.
+    With --out, writes a row per step: set, episode, step, skill (of SDIL), optimality (-1 bad to 1
+    good), how unsure it is (spread) and the signals behind it where there are several, segment
+    (between changes of the score; with one signal alone, a run of equal skill) and its mean
+    optimality.
 
     Args:
-        run: A run folder of `sdil train`; `sdil algorithms` says which learners judge steps.
-        data: Folder of demonstrations to judge; it need not be what the policy was trained on.
-        out: The Parquet file to write; it must not exist.
+        run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
+        data: Folder of demonstrations to judge; it need not be what was trained on.
+        out: The table to write, .parquet or .csv; it must not exist.
+        worst: Print so many of the worst segments and of the best; 5 where nothing is written.
         which: The set to judge.
         overwrite: Replace the file if it exists.
         as_json: Print the summary as JSON.
     """
-    if out.is_dir() or (out.exists() and not overwrite):
-        raise InputError(f"{out} exists already; choose another name or pass --overwrite")
-    policy = load_judge(run)
+    if out is not None:
+        check_table_name(out)
+        if out.is_dir() or (out.exists() and not overwrite):
+            raise InputError(f"{out} exists already; choose another name or pass --overwrite")
+    if worst is not None and worst < 0:
+        raise InputError(f"--worst must be at least 0, not {worst}")
+    judge = load_judging(run)
     demos, truth = load_demonstrations(data), load_truth(data)
-    check_spaces(policy, demos.spaces)
+    check_spaces(judge, demos.spaces)
     chosen = {"clean": demos.clean, "noisy": demos.noisy}
     chosen = {k: v for k, v in chosen.items() if which in (k, "both") and len(v)}
     if not chosen:
         raise InputError(f"{data} has no {which} episodes to judge")
-    judged = {name: policy.score(trajectories) for name, trajectories in chosen.items()}
-    write_scores(out, {name: ScoredSet(chosen[name].ids, judged[name]) for name in chosen})
+    judged = {name: judge.score(trajectories) for name, trajectories in chosen.items()}
+    if out is not None:
+        write_scores(out, {name: ScoredSet(chosen[name].ids, judged[name]) for name in chosen})
     goods = {} if truth is None else {"clean": truth.clean_good, "noisy": truth.noisy_good}
     summary = {name: _summarise(judged[name], goods.get(name)) for name in chosen}
+    count = worst if worst is not None else _SHOWN if out is None else 0
+    ranked = _rank(chosen, judged)
+    ends = {"worst": ranked[:count], "best": ranked[::-1][:count]}
     if as_json:
-        print_json({"run": str(run), "data": str(data), "out": str(out), **summary})
+        where = None if out is None else str(out)
+        print_json({"run": str(run), "data": str(data), "out": where, **summary, **ends})
         return
     rows = [[label, *(show(summary[n][key]) for n in chosen)] for key, label in _LABELS.items()]
     print_table("scores", ["", *chosen], rows)
-    print(f"written to {out}")
+    for name, segments in ends.items():
+        if segments:
+            print_table(
+                f"{name} segments, by optimality times length",
+                ["set", "episode", "steps", "optimality"],
+                [
+                    [s["set"], s["episode"], f"{s['start']}-{s['stop'] - 1}", show(s["optimality"])]
+                    for s in segments
+                ],
+                text_columns=2,
+            )
+    if out is not None:
+        print(f"written to {out}")
 
 
-def load_judge(run: Path) -> HierarchicalPolicy | JudgingPolicy:
-    """The policy of a run, if it can judge steps."""
-    policy = load_policy(run)
-    if not isinstance(policy, HierarchicalPolicy | JudgingPolicy):
-        raise InputError(
-            f"{run}: {policy.learner} does not judge steps; `sdil algorithms` says which do"
-        )
-    return policy
+def _rank(
+    chosen: Mapping[str, Trajectories], judged: Mapping[str, Sequence[StepScores]]
+) -> list[dict[str, Any]]:
+    """All segments, first those in which most goes wrong: by score times length."""
+    found: list[dict[str, Any]] = [
+        {
+            "set": name,
+            "episode": episode,
+            "start": segment.start,
+            "stop": segment.stop,
+            "optimality": segment.optimality,
+        }
+        for name, trajectories in chosen.items()
+        for episode, scores in zip(trajectories.ids, judged[name], strict=True)
+        for segment in segments_of(scores)
+    ]
+    return sorted(found, key=lambda s: s["optimality"] * (s["stop"] - s["start"]))
 
 
 _LABELS = {

@@ -125,7 +125,7 @@ def _whole(data: Path, out: Path) -> Path:
 
         read = [load_demonstrations(part) for part in parts]
         clean, noisy = ([t for part in read for t in getattr(part, s)] for s in ("clean", "noisy"))
-        demos = Demonstrations(clean, noisy, read[0].spaces)  # type: ignore[arg-type]  # any iterable
+        demos = Demonstrations(clean, noisy, read[0].spaces)
         save_demonstrations(demos, whole, task="mimic")
     return whole
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
 import tyro
 
 from sdil.algorithms import LEARNERS
-from sdil.algorithms.learner import Learner
-from sdil.cli.console import check_seed, parse, print_json, print_table, set_threads
-from sdil.cli.run import RunInputs, continue_run, read_run, start_run
+from sdil.cli.console import parse, print_json
+from sdil.cli.fitting import (
+    as_json,
+    asks_to_resume,
+    parse_fields,
+    preset_of,
+    print_phases,
+    telling,
+)
 from sdil.errors import InputError
+from sdil.runs import Finished, read_run, resume, train
 
 
 def main(arguments: list[str]) -> None:
@@ -24,29 +30,30 @@ def main(arguments: list[str]) -> None:
         if not arguments:
             raise InputError("which learner? See above.")
         return
-    if arguments[0] == "--resume" or arguments[0].startswith("--resume="):
+    if asks_to_resume(arguments):
         parse(resume_training, arguments, "train")
         return
     name, *rest = arguments
     if name not in LEARNERS:
         raise InputError(f"there is no learner {name!r}; there are {', '.join(LEARNERS)}")
-    learner, rest = _preset(LEARNERS[name], rest)
-    hints = get_type_hints(TrainOptions, include_extras=True)
-    options: Any = dataclasses.make_dataclass(
-        f"train {name}",
-        [
-            *[(f.name, hints[f.name], f) for f in dataclasses.fields(TrainOptions)],
-            (
-                "learner",
-                Annotated[LEARNERS[name], tyro.conf.arg(name="")],
-                dataclasses.field(default=learner),
-            ),
-        ],
-        namespace={"__doc__": LEARNERS[name].__doc__},
-    )
-    chosen = parse(options, rest, f"train {name}")
-    shared = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(TrainOptions)}
-    _train(chosen.learner, TrainOptions(**shared))
+    configured, rest = preset_of(LEARNERS[name], rest)
+    learner, options = parse_fields(configured, TrainOptions, rest, f"train {name}")
+    with telling(f"training {name}", options.out, "train") as on_epoch:
+        done = train(
+            learner,
+            options.data,
+            options.out,
+            judge=options.judge,
+            valid=options.valid,
+            env=options.env,
+            clean_only=options.clean_only,
+            seed=options.seed,
+            threads=options.threads,
+            tensorboard=options.tensorboard,
+            overwrite=options.overwrite,
+            on_epoch=on_epoch,
+        )
+    _report(done, options.as_json)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +62,13 @@ class TrainOptions:
 
     data: Annotated[Path, tyro.conf.arg(help="Folder of demonstrations to learn from.")]
     out: Annotated[Path, tyro.conf.arg(help="Run folder to write; it must not exist.")]
+    judge: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            help="A judgement of `sdil judge`, for learners that use one (sdil, scored-bc); "
+            "without it, they bring their own."
+        ),
+    ] = None
     valid: Annotated[
         Path | None,
         tyro.conf.arg(
@@ -84,81 +98,30 @@ class TrainOptions:
 
 
 def resume_training(
-    resume: Path,
+    resume_: Annotated[Path, tyro.conf.arg(name="resume")],
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted run, exactly as if it had never stopped.
 
     Args:
-        resume: The run folder.
+        resume_: The run folder.
         as_json: Print the answer as JSON.
     """
-    _report(resume, continue_run(resume), as_json)
+    name = read_run(resume_).get("name", "")
+    with telling(f"training {name}", resume_, "train") as on_epoch:
+        done = resume(resume_, on_epoch=on_epoch)
+    _report(done, as_json)
 
 
-def _train(learner: Learner, options: TrainOptions) -> None:
-    check_seed(options.seed)
-    set_threads(options.threads)
-    inputs = RunInputs(
-        learner=learner.name,
-        hyperparameters=dataclasses.asdict(learner),  # type: ignore[call-overload]
-        seed=options.seed,
-        data=str(options.data),
-        valid=None if options.valid is None else str(options.valid),
-        clean_only=options.clean_only,
-        command=["sdil", *sys.argv[1:]],
-        threads=options.threads,
-        tensorboard=options.tensorboard,
-        env=options.env,
-    )
-    _report(
-        options.out, start_run(inputs, options.out, overwrite=options.overwrite), options.as_json
-    )
-
-
-def _report(out: Path, last: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json({"run": str(out), **last})
+def _report(done: Finished, json: bool) -> None:
+    if json:
+        print_json({"run": str(done.folder), **as_json(done)})
         return
-    print(f"trained for {last['epochs']} epochs in {last['seconds']:.1f} s")
-    for phase, figures in last["phases"].items():
-        print_table(
-            f"{phase}, {_epochs(figures)}",
-            ["figure", "value"],
-            [[k.replace("_", " "), _show(v)] for k, v in figures.items() if k not in _NAMES],
-        )
+    print(f"trained for {done.epochs} epochs in {done.seconds:.1f} s")
+    print_phases(done)
+    out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(f"written to {out}; measure it with: sdil evaluate {out}{more}")
-
-
-_NAMES = ("phase", "epoch", "epochs", "kept")
-
-
-def _epochs(figures: dict[str, Any]) -> str:
-    kept, epochs = figures["epoch"], figures["epochs"]
-    return f"after {epochs} epochs" if kept == epochs else f"epoch {kept} of {epochs}, the one kept"
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, list):  # usage per skill, or a histogram, in percent
-        return " ".join(f"{100 * v:.0f}" for v in value) + " %"
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.4f}"
-
-
-def _preset(kind: Any, arguments: list[str]) -> tuple[Learner, list[str]]:
-    """The learner that `--preset NAME` stands for, and the arguments without it."""
-    presets: dict[str, Learner] = getattr(kind, "presets", dict)()
-    for i, argument in enumerate(arguments):
-        if argument == "--preset" or argument.startswith("--preset="):
-            rest = arguments[:i] + arguments[i + (1 if "=" in argument else 2) :]
-            name = argument.partition("=")[2] or "".join(arguments[i + 1 : i + 2])
-            if name not in presets:
-                known = ", ".join(presets) or "none"
-                raise InputError(f"{kind.name} has no preset {name!r}; it has {known}")
-            return presets[name], rest
-    return kind(), arguments
 
 
 def _print_help() -> None:

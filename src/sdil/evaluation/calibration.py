@@ -28,6 +28,11 @@ class Calibration:
     worse. None where it always happens, or never."""
 
 
+def calibration_of_scores(optimality: Array, good: Array) -> Calibration:
+    """Scores in [-1, 1] read as probabilities of being good, (1 + optimality) / 2. (n,) each"""
+    return calibration((1 + optimality.astype(np.float64)) / 2, good)
+
+
 def calibration(probs: Array, happened: Array, bins: int = 10) -> Calibration:
     """Compare `probs` (n,) in [0, 1] with what `happened` (n,) booleans."""
     number = np.minimum((probs * bins).astype(np.int64), bins - 1)

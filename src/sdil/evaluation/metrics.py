@@ -1,4 +1,4 @@
-"""How well a policy predicts recorded actions (paper, 5.1.3). Arrays in, floats out.
+"""How well a policy predicts recorded actions (paper, 5.1.3), whatever rules it acts by.
 
 Classes that never occur in the recorded actions are left out of macro-F and of both AUROCs. The
 paper's macro-F on FourRooms counts one that never occurs, so the two are not comparable.
@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
+from sdil.policy import Policy
 from sdil.spaces import Array
+from sdil.trajectories import Trajectories
+from sdil.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,14 @@ class ActionMetrics:
     steps: int
     absent_classes: tuple[int, ...]
     """Actions that never occur in the data, and so do not count."""
+
+
+def predict_recorded(policy: Policy, trajectories: Trajectories) -> tuple[Array, Array]:
+    """The probabilities of actions at every recorded step (N, A), and the actions taken (N,)."""
+    windows = Windows(trajectories, policy.look_back)
+    with torch.no_grad():
+        probs = torch.cat([policy.action_probs(windows.at(part)) for part in windows.parts()])
+    return probs.numpy(), windows.actions_at(torch.arange(len(windows))).numpy()
 
 
 def action_metrics(probs: Array, actions: Array) -> ActionMetrics:

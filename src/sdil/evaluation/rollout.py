@@ -6,20 +6,25 @@ a Markov model a policy that sees only the state needs no episodes: what it earn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
+import torch
 
+from sdil.acting import DEFAULT, GREEDY, act_by
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
-from sdil.markov import Draws, MarkovModel
+from sdil.markov import MarkovModel, ModelWalk
+from sdil.policy import Policy, Rule
 from sdil.simulators import EnvironmentLike as Steppable
 from sdil.simulators import different_space, environment_maker, table_of
 from sdil.spaces import Array, Spaces
-from sdil.table import Table
+from sdil.table import Table, TableWalk
 
 Factory = Callable[[], "gym.Env[Any, Any]"]
 EnvironmentLike = Steppable | MarkovModel
@@ -42,7 +47,7 @@ class Predictor(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Episodes:
+class EpisodeOutcomes:
     """What happened, episode by episode, in the order of their seeds."""
 
     seeds: Array
@@ -69,7 +74,7 @@ class Evaluation:
     n_episodes: int
     """How many episodes were run; 0 where `exact`."""
     seed: int
-    episodes: Episodes = field(repr=False)
+    episodes: EpisodeOutcomes = field(repr=False)
     exact: bool = False
     """True where everything was computed from the transition probabilities, nothing sampled."""
 
@@ -81,16 +86,21 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     n_envs: int = 64,
+    acting: str | Sequence[Rule] = DEFAULT,
     on_progress: Progress | None = None,
 ) -> Evaluation:
-    """What `policy`, taking its likeliest action, earns.
+    """What `policy` earns, acting as it does by default or in the way that is asked for.
+
+    `acting` is "default", "greedy" (the likeliest action), "sampled" (drawn: the result follows
+    from `seed` and `n_envs`), "without-circles", "value", or rules of `sdil.acting`.
 
     `environment` is a task's name ("fourrooms"), a Gymnasium id, a function that makes an
     environment, a Table or a MarkovModel. A task that has a table or a model is run through it.
 
-    Without a number of episodes, a policy that sees only the state (its `look_back` is 0) is
-    evaluated exactly in a model, others on 10,000 episodes there and on 1,000 elsewhere.
+    Without a number of episodes, a policy that sees only the state when it acts is evaluated
+    exactly in a model, others on 10,000 episodes there and on 1,000 elsewhere.
     """
+    policy = _acting_by(policy, acting)
     place = _place(environment)
     if episodes is None and isinstance(place, MarkovModel) and sees_only_the_state(policy):
         check_spaces(policy, place.spaces)
@@ -124,7 +134,7 @@ def rollout(
     seed: int,
     n_envs: int = 64,
     on_progress: Progress | None = None,
-) -> Episodes:
+) -> EpisodeOutcomes:
     """The episodes themselves; see `evaluate`."""
     if episodes < 1 or n_envs < 1:
         raise InputError("evaluation needs at least one episode and one environment")
@@ -132,22 +142,50 @@ def rollout(
     place = _place(environment)
     if isinstance(place, Table | MarkovModel):
         check_spaces(policy, place.spaces)
-    if isinstance(place, Table):
-        return _through_table(policy, place, seeds, on_progress)
-    if isinstance(place, MarkovModel):
-        return _through_model(policy, place, seeds, on_progress)
-    envs = [place() for _ in range(min(n_envs, episodes))]
-    try:
-        check_spaces(policy, Spaces(envs[0].observation_space, envs[0].action_space))
-        return _through_environments(policy, envs, seeds, on_progress)
-    finally:
-        for each in envs:
-            each.close()
+    with _drawing_from(seed):
+        if isinstance(place, Table):
+            return _through_table(policy, place, seeds, on_progress)
+        if isinstance(place, MarkovModel):
+            return _through_model(policy, place, seeds, on_progress)
+        envs = [place() for _ in range(min(n_envs, episodes))]
+        try:
+            check_spaces(policy, Spaces(envs[0].observation_space, envs[0].action_space))
+            return _through_environments(policy, envs, seeds, on_progress)
+        finally:
+            for each in envs:
+                each.close()
+
+
+@contextmanager
+def _drawing_from(seed: int) -> Iterator[None]:
+    """What a policy draws inside follows from the seed; torch's own state is kept."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def sees_only_the_state(policy: object) -> bool:
     """Whether a policy's action follows from the current state alone, as far as it tells us."""
+    if isinstance(policy, Policy):
+        return policy.remembers == 0
     return getattr(policy, "look_back", None) == 0
+
+
+def _acting_by(policy: Predictor, acting: str | Sequence[Rule]) -> Predictor:
+    """The policy in this way of acting; one that is not ours knows no other than its own."""
+    if isinstance(policy, Policy):
+        chosen = act_by(policy, acting)
+        for rule in chosen.rules:
+            if rule.name in policy.why_not and rule not in policy.rules:
+                warnings.warn(
+                    f"acting {rule.name}: {policy.why_not[rule.name]}, so it may change nothing, "
+                    "or for the worse",
+                    stacklevel=3,
+                )
+        return chosen
+    if acting not in (DEFAULT, GREEDY):
+        raise InputError(f"only policies of sdil can act by rules; {type(policy).__name__} cannot")
+    return policy
 
 
 def episode_seeds(seed: int, episodes: int) -> Array:
@@ -183,7 +221,7 @@ def _place(environment: EnvironmentLike) -> Factory | Table | MarkovModel:
 
 def _through_environments(
     policy: Predictor, envs: list[gym.Env[Any, Any]], seeds: Array, on_progress: Progress | None
-) -> Episodes:
+) -> EpisodeOutcomes:
     """Each environment takes the next episode that nobody has begun, until none is left."""
     total = len(seeds)
     rewards, lengths = np.zeros(total), np.zeros(total, np.int64)
@@ -219,69 +257,62 @@ def _through_environments(
             envs, running = [envs[i] for i in keep], [running[i] for i in keep]
             batch, starts, state = batch[keep], starts[keep], _keep(state, keep)
     known = all(s is not None for s in successes)
-    return Episodes(seeds, rewards, lengths, np.array(successes, bool) if known else None)
+    return EpisodeOutcomes(seeds, rewards, lengths, np.array(successes, bool) if known else None)
 
 
 def _through_table(
     policy: Predictor, table: Table, seeds: Array, on_progress: Progress | None
-) -> Episodes:
-    """All episodes abreast; those that are over drop out."""
-    total = len(seeds)
-    rewards, lengths = np.zeros(total), np.full(total, table.horizon)
-    successes = np.zeros(total, bool)
-    episode = np.arange(total)  # those still running
-    at = np.array([table.start_state(int(seed)) for seed in seeds])
-    state: Any = None
-    for step in range(1, table.horizon + 1):
-        starts = np.full(len(at), step == 1)
-        actions, state = policy.predict(table.observe(at), state, starts, deterministic=True)
-        rewards[episode] += table.reward_at(table.reward[at, actions], step)
-        ended = table.end[at, actions]
-        lengths[episode[ended]] = step
-        successes[episode[ended]] = table.reward[at[ended], actions[ended]] > 0
-        at = table.next_state[at, actions]
-        if ended.any():
-            keep = np.flatnonzero(~ended)
-            at, episode, state = at[keep], episode[keep], _keep(state, keep)
-        if on_progress is not None:
-            on_progress(total - len(at), total)
-        if not len(at):
-            break
-    return Episodes(seeds, rewards, lengths, successes)
+) -> EpisodeOutcomes:
+    starts = np.array([table.start_state(int(seed)) for seed in seeds])
+    return _abreast(policy, TableWalk(table, starts), table.horizon, seeds, on_progress)
 
 
 def _through_model(
     policy: Predictor, model: MarkovModel, seeds: Array, on_progress: Progress | None
-) -> Episodes:
-    """All episodes abreast, each with the draws that an environment with its seed makes."""
+) -> EpisodeOutcomes:
+    """Each episode has the draws that an environment with its seed makes."""
+    return _abreast(policy, ModelWalk(model, seeds), model.horizon, seeds, on_progress)
+
+
+def _abreast(
+    policy: Predictor,
+    walk: TableWalk | ModelWalk,
+    horizon: int,
+    seeds: Array,
+    on_progress: Progress | None,
+) -> EpisodeOutcomes:
+    """All episodes at once; those that are over drop out."""
     total = len(seeds)
-    rewards, lengths = np.zeros(total), np.full(total, model.horizon)
+    rewards, lengths = np.zeros(total), np.zeros(total, np.int64)
+    successes = np.zeros(total, bool)
     episode = np.arange(total)  # those still running
-    draws = Draws(seeds)
-    at = model.start_states(draws.take(episode))
     state: Any = None
-    for step in range(1, model.horizon + 1):
-        starts = np.full(len(at), step == 1)
-        actions, state = policy.predict(model.observations[at], state, starts, deterministic=True)
-        at = model.next_states(at, actions, draws.take(episode))
-        ended = model.end[at]
-        rewards[episode] += model.reward[at]
-        lengths[episode[ended]] = step
+    for step in range(1, horizon + 1):
+        starts = np.full(len(episode), step == 1)
+        actions, state = policy.predict(walk.observation, state, starts, deterministic=True)
+        earned, ended, won = walk.step(actions)
+        rewards[episode] += earned
+        lengths[episode] = step
+        successes[episode] = won
         if ended.any():
             keep = np.flatnonzero(~ended)
-            at, episode, state = at[keep], episode[keep], _keep(state, keep)
+            walk.keep(keep)
+            episode, state = episode[keep], _keep(state, keep)
         if on_progress is not None:
-            on_progress(total - len(at), total)
-        if not len(at):
+            on_progress(total - len(episode), total)
+        if not len(episode):
             break
-    return Episodes(seeds, rewards, lengths, rewards > 0)
+    return EpisodeOutcomes(seeds, rewards, lengths, successes)
 
 
 def _exactly(policy: Predictor, model: MarkovModel, seed: int) -> Evaluation:
     """What a policy that sees only the state earns, by solving the chain that it induces."""
-    starts = np.ones(len(model), bool)
-    actions, _ = policy.predict(model.observations, None, starts, deterministic=True)
-    action_probs = model.always(actions)
+    if isinstance(policy, Policy) and policy.draws:
+        action_probs = policy.probs_of_acting(model.observations)
+    else:
+        starts = np.ones(len(model), bool)
+        actions, _ = policy.predict(model.observations, None, starts, deterministic=True)
+        action_probs = model.always(actions)
     visits = model.visits(action_probs)  # (S,)
     arrivals = model.arrivals(action_probs, visits)  # (S,), how likely it is to end in each state
     mean = float(arrivals @ model.reward)
@@ -296,7 +327,9 @@ def _exactly(policy: Predictor, model: MarkovModel, seed: int) -> Evaluation:
         length_mean=float(visits.sum()),
         n_episodes=0,
         seed=seed,
-        episodes=Episodes(none.astype(np.int64), none, none.astype(np.int64), none.astype(bool)),
+        episodes=EpisodeOutcomes(
+            none.astype(np.int64), none, none.astype(np.int64), none.astype(bool)
+        ),
         exact=True,
     )
 

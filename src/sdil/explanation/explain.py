@@ -10,27 +10,27 @@ import numpy as np
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.calibration import calibration
+from sdil.evaluation.calibration import calibration_of_scores
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
 from sdil.explanation.record import (
     Embedding,
-    Episodes,
     Explanation,
     FixedSkill,
+    JudgedEpisodes,
     Scores,
     Skills,
 )
 from sdil.explanation.stability import compare_runs
 from sdil.explanation.world import Walk, World
-from sdil.formats.folder import Truth
+from sdil.judging import JudgesSteps
 from sdil.networks.hierarchical import HierarchicalPolicy
-from sdil.networks.judges import JudgingPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
 from sdil.segmentation import segments_of
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
+from sdil.truth import Truth
 
 Progress = Callable[[int, int, str], None]
 
@@ -44,7 +44,7 @@ _DEAD = 0.01  # a skill with a smaller share in both sets is as good as unused
 
 
 def explain(
-    policy: Policy,
+    judge: JudgesSteps,
     demos: Demonstrations,
     *,
     about: dict[str, Any],
@@ -56,12 +56,13 @@ def explain(
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> Explanation:
-    """What `policy` makes of `demos`, and what its skills do in `environment`.
+    """What `judge` makes of `demos`, and what its skills do in `environment`.
 
     `about` says where all this comes from; counts, the comparison with the truth and warnings are
     added to it. `compare` are runs whose embeddings are shown beside this one's, such as one with
-    lambda 0; `also` are runs that differ in the seed, by name. A policy without skills has scores
-    only. `environment` is a task's name or a Gymnasium id; None: the records alone.
+    lambda 0; `also` are runs that differ in the seed, by name. Only SDIL's policy has skills;
+    other policies, and judges, have scores. `environment` is a task's name or a Gymnasium id;
+    None: the records alone.
     """
     name = str(about.get("run", "this run"))
     if also and name in also:
@@ -69,13 +70,15 @@ def explain(
     others = [_with_skills(each, "a run to compare with", demos) for each in compare]
     seeds = {name: _with_skills(each, name, demos) for name, each in (also or {}).items()}
     tell = _Teller(4 + len(compare), on_progress)
-    judged = _judge(policy, demos)
+    check_spaces(judge, demos.spaces)
+    judged = judge.score(demos.all)
     optimality = np.concatenate([s.optimality for s in judged])
     tell("looking at the environment")
     world = None if environment is None else World(environment)
     try:
         episodes = _episodes(demos, truth, world)
-        scores = _scores(judged)
+        policy = judge if isinstance(judge, HierarchicalPolicy) else None
+        scores = _scores(judged, with_skills=policy is not None)
         record: dict[str, Any] = {
             "about": _complete(about, demos, episodes, optimality, judged),
             "action_names": _action_names(demos, world),
@@ -84,7 +87,7 @@ def explain(
             "walls": None if world is None or world.plan is None else world.plan.walls,
             "studies": studies or {},
         }
-        if isinstance(policy, HierarchicalPolicy):
+        if policy is not None:
             record["skills"] = skills = _skills(policy, judged, episodes)
             record["embeddings"] = []
             for each in (policy, *others):
@@ -118,16 +121,6 @@ class _Teller:
         self.done += 1
 
 
-def _judge(policy: Policy, demos: Demonstrations) -> list[StepScores]:
-    if not isinstance(policy, HierarchicalPolicy | JudgingPolicy):
-        raise InputError(
-            f"{policy.learner} does not judge steps, so there is nothing to report on; "
-            "`sdil algorithms` says which learners do"
-        )
-    check_spaces(policy, demos.spaces)
-    return policy.score(demos.all)
-
-
 def _with_skills(policy: Policy, name: str, demos: Demonstrations) -> HierarchicalPolicy:
     if not isinstance(policy, HierarchicalPolicy):
         raise InputError(f"{name}: {policy.learner} has no skills to compare with")
@@ -135,7 +128,7 @@ def _with_skills(policy: Policy, name: str, demos: Demonstrations) -> Hierarchic
     return policy
 
 
-def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -> Episodes:
+def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -> JudgedEpisodes:
     everything = demos.all
     n_clean, lengths = len(demos.clean), everything.lengths
     good = None
@@ -145,7 +138,7 @@ def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -
             raise InputError("truth.npz does not fit the demonstrations step by step")
         good = np.concatenate(parts).astype(np.int8)
     positions, moves = _places(everything, world)
-    return Episodes(
+    return JudgedEpisodes(
         ids=list(everything.ids),
         groups=list(everything.groups),
         is_clean=np.arange(len(everything)) < n_clean,
@@ -170,14 +163,14 @@ def _places(trajectories: Trajectories, world: World | None) -> tuple[Array | No
     return before, (after - before).astype(np.int8)
 
 
-def _scores(judged: list[StepScores]) -> Scores:
+def _scores(judged: list[StepScores], *, with_skills: bool) -> Scores:
     optimality = np.concatenate([s.optimality for s in judged])
     skill, spread = _joined(judged, "skill"), _joined(judged, "spread")
     lengths = [[s.stop - s.start for s in segments_of(scores)] for scores in judged]
     return Scores(
         optimality=optimality.astype(np.float32),
         segment=np.concatenate([np.repeat(np.arange(len(n)), n) for n in lengths]).astype(np.int32),
-        skill=None if skill is None else skill.astype(np.int16),
+        skill=None if skill is None or not with_skills else skill.astype(np.int16),
         parts={
             name: np.concatenate([s.parts[name] for s in judged]).astype(np.float32)
             for name in judged[0].parts
@@ -195,7 +188,7 @@ def _joined(judged: list[StepScores], name: str) -> Array | None:
 def _complete(
     about: dict[str, Any],
     demos: Demonstrations,
-    episodes: Episodes,
+    episodes: JudgedEpisodes,
     optimality: Array,
     judged: list[StepScores],
 ) -> dict[str, Any]:
@@ -235,7 +228,7 @@ def _against_truth(optimality: Array, truth: Array) -> dict[str, float | None] |
         return None
     optimality, good = optimality[known], truth[known] > 0
     auroc, precision = compare_with_truth(optimality, good)
-    measured = calibration((1 + optimality) / 2, good)
+    measured = calibration_of_scores(optimality, good)
     return {
         "auroc": auroc,
         "average_precision": precision,
@@ -255,7 +248,9 @@ def _action_names(demos: Demonstrations, world: World | None) -> list[str]:
     return names
 
 
-def _skills(policy: HierarchicalPolicy, judged: list[StepScores], episodes: Episodes) -> Skills:
+def _skills(
+    policy: HierarchicalPolicy, judged: list[StepScores], episodes: JudgedEpisodes
+) -> Skills:
     means = np.stack([s.skill_probs.mean(0) for s in judged if s.skill_probs is not None])  # (E, K)
     skill = _joined(judged, "skill")
     assert skill is not None
@@ -361,7 +356,7 @@ def _warn_of_change(warnings: list[str], stability: dict[str, Any]) -> None:
 
 
 def _frames(
-    demos: Demonstrations, optimality: Array, episodes: Episodes, world: World
+    demos: Demonstrations, optimality: Array, episodes: JudgedEpisodes, world: World
 ) -> dict[str, list[str]]:
     """Pictures of the best and the worst demonstrations of each set."""
     lengths = np.diff(episodes.offsets)

@@ -25,7 +25,7 @@ _ARRAYS = "arrays.npz"
 
 
 @dataclass(frozen=True, eq=False)
-class Episodes:
+class JudgedEpisodes:
     """The demonstrations that were judged."""
 
     ids: list[str]
@@ -116,7 +116,7 @@ class Explanation:
     counts, fingerprint), how good (evaluation, comparison with the truth), how sure (intervals)."""
     action_names: list[str]
     """A of them"""
-    episodes: Episodes
+    episodes: JudgedEpisodes
     scores: Scores
     skills: Skills | None = None
     walls: Array | None = None
@@ -132,6 +132,15 @@ class Explanation:
     studies: dict[str, Any] = field(default_factory=dict)
     """Curves of finished studies, by study name: {"x": [...], "xlabel", "ylabel", "series":
     {name: {"mean": [...], "low": [...], "high": [...]}}}."""
+
+    def known_steps(self) -> tuple[Array, Array]:
+        """Scores and truth of the noisy steps whose truth is known. (n,) each"""
+        episodes = self.episodes
+        if episodes.good is None:
+            return np.empty(0), np.empty(0, bool)
+        noisy = np.repeat(~episodes.is_clean, np.diff(episodes.offsets))
+        chosen = noisy & (episodes.good >= 0)
+        return self.scores.optimality[chosen], episodes.good[chosen] > 0
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write `record.json` and `arrays.npz` to a new folder, whole or not at all."""
@@ -205,7 +214,7 @@ def _build(text: dict[str, Any], arrays: dict[str, Array]) -> Explanation:
     return Explanation(
         about=text["about"],
         action_names=text["action_names"],
-        episodes=Episodes(
+        episodes=JudgedEpisodes(
             ids=text["ids"], groups=text["groups"], **those("episodes", _OF_EPISODES)
         ),
         scores=Scores(

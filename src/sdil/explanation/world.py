@@ -10,7 +10,6 @@ import base64
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +19,7 @@ from sdil.evaluation.rollout import check_spaces, episode_seeds
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.simulators import environment_maker, table_of
 from sdil.spaces import Array, Spaces
-from sdil.table import FloorPlan, Table
+from sdil.table import FloorPlan, Table, TableWalk
 from sdil.trajectories import Trajectory
 
 LONGEST_WALK = 100  # steps; a skill held fixed has no reason to end
@@ -119,36 +118,11 @@ class World:
 
     def _states_of(self, trajectory: Trajectory) -> Array | None:
         """The states behind a recorded episode: those under which every observation fits. (T,)"""
-        table = self.table
-        if table is None:
+        if self.table is None:
             return None
-        # several states may look alike: follow them all, and drop those that come to differ
-        at = np.array(self._by_look.get(trajectory.observations[0].tobytes(), []), np.int64)
-        path = [at]
-        for action, seen in zip(trajectory.actions[:-1], trajectory.observations[1:], strict=False):
-            at = table.next_state[at, action]
-            fits = self._looks[at] == self._number_of_look.get(seen.tobytes(), -1)
-            at, path = at[fits], [before[fits] for before in path]
-            path.append(at)
-        return np.array([before[0] for before in path]) if len(at) else None
-
-    @cached_property
-    def _number_of_look(self) -> dict[bytes, int]:
-        """A number for everything that can be seen."""
-        assert self.table is not None
-        seen = self.table.observe(np.arange(len(self.table)))
-        numbers: dict[bytes, int] = {}
-        self._looks = np.array([numbers.setdefault(o.tobytes(), len(numbers)) for o in seen])
-        return numbers
-
-    @cached_property
-    def _by_look(self) -> dict[bytes, list[int]]:
-        """The states that look like this."""
-        names = list(self._number_of_look)
-        found: dict[bytes, list[int]] = {}
-        for state, look in enumerate(self._looks):
-            found.setdefault(names[look], []).append(state)
-        return found
+        n = len(trajectory)
+        found = self.table.follow(trajectory.observations[:n], trajectory.actions, np.array([n]))
+        return found.states[found.path == 0] if len(found.episode) else None
 
     def _draw_state(self, number: int) -> str:
         if number not in self._drawn:
@@ -162,22 +136,21 @@ class World:
 def _walk_table(
     policy: HierarchicalPolicy, table: Table, at: Array, skill: Array, rng: np.random.Generator
 ) -> list[Walk]:
-    """All episodes abreast; those that are over stand still until the last one is."""
+    """All episodes abreast; those that are over drop out."""
     n, limit = len(at), min(table.horizon, LONGEST_WALK)
     states = np.empty((limit + 1, n), np.int64)
     actions = np.zeros((limit, n), np.int64)
     lengths, ended = np.full(n, limit), np.zeros(n, bool)
-    running = np.arange(n)
+    running, walk = np.arange(n), TableWalk(table, at)
     states[0] = at
     for t in range(limit):
-        now = states[t, running]
-        probs = policy.probs_with_skill(table.observe(now), skill[running])
+        probs = policy.probs_with_skill(walk.observation, skill[running])
         taken = actions[t, running] = _draw(probs, rng)
-        states[t + 1] = states[t]
-        states[t + 1, running] = table.next_state[now, taken]
-        over = table.end[now, taken]
+        _, over, _ = walk.step(taken)
+        states[t + 1, running] = walk.at
         lengths[running[over]], ended[running[over]] = t + 1, True
         running = running[~over]
+        walk.keep(~over)
         if not len(running):
             break
     walks = []

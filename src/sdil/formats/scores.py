@@ -1,4 +1,4 @@
-"""A table of step scores as Parquet: a row per step, for other tools to read."""
+"""A table of step scores, Parquet or CSV: a row per step, for other tools to read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from sdil.errors import InputError
 from sdil.files import new_file
 from sdil.scores import StepScores
 from sdil.segmentation import segments_of
@@ -27,6 +28,16 @@ class ScoredSet:
     """Further columns, by name: per episode (T,)."""
 
 
+FORMATS = {".parquet": "FORMAT parquet", ".csv": "FORMAT csv, HEADER"}
+"""How a table is written, by the ending of its name."""
+
+
+def check_table_name(path: Path) -> None:
+    """Refuse a name that does not say which format is meant."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: its name must end in {' or '.join(FORMATS)}")
+
+
 def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
     """Write set, episode, step, skill, optimality, its spread and parts, segment, its mean.
 
@@ -34,6 +45,7 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
 
     Every set has the same further columns.
     """
+    check_table_name(path)
     columns: dict[str, list[Array]] = {}
     for name, judged in sets.items():
         for i, (episode, scores) in enumerate(zip(judged.ids, judged.scores, strict=True)):
@@ -56,4 +68,5 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
     with new_file(path.absolute()) as temporary, duckdb.connect() as connection:
         connection.register("steps", {k: np.concatenate(v) for k, v in columns.items()})
         target = str(temporary).replace("'", "''")
-        connection.execute(f"COPY (SELECT * FROM steps) TO '{target}' (FORMAT parquet)")
+        form = FORMATS[path.suffix.lower()]
+        connection.execute(f"COPY (SELECT * FROM steps) TO '{target}' ({form})")

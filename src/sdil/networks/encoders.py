@@ -7,9 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sdil.windows import Window, Windows
-
-_STEPS_AT_ONCE = 16_384
+from sdil.windows import STEPS_AT_ONCE, Window, Windows
 
 
 class Standardise(nn.Module):
@@ -28,7 +26,7 @@ class Standardise(nn.Module):
         total = torch.zeros(len(self.mean), dtype=torch.float64)
         square = torch.zeros_like(total)
         middle = windows.observations[windows.rows[0]].double()  # against cancellation
-        for rows in windows.rows.split(_STEPS_AT_ONCE):
+        for rows in windows.rows.split(STEPS_AT_ONCE):
             centred = windows.observations[rows].double() - middle
             total += centred.sum(0)
             square += centred.square().sum(0)

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 from torch import Tensor, nn
 
+from sdil.judging import FittedJudge
 from sdil.networks.encoders import WindowFeatures, mlp
 from sdil.policy import Policy
 from sdil.spaces import Spaces, element_shape
@@ -54,11 +55,13 @@ class PlainPolicy(Policy):
         architecture: Architecture,
         network: PlainNetwork,
         *,
+        judge: FittedJudge | None = None,
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
     ) -> None:
         self.spaces = spaces
         self.look_back = architecture.look_back
+        self.judge = judge
         self.learner = learner
         self.hyperparameters = hyperparameters or {}
         self._architecture = architecture

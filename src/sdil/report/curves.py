@@ -1,11 +1,13 @@
 """A study's curves, and its figures: curves with bands, or intervals and profiles of methods.
 
+`curves_of` gives the numbers and `spacing` where they stand; figures and the page draw those.
 Interquartile means with stratified bootstrap 95% intervals. Colours are those of Okabe and Ito,
 which colour-blind people can tell apart; markers differ too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, bootstrap, interquartile_mean, profile_band
 from sdil.report.tables import NAMES, scale, together
+from sdil.spaces import Array
 from sdil.studies.grid import Results, Study
 
 COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -73,6 +76,35 @@ def curves_of(results: Results) -> dict[str, dict[str, Any]]:
     return made
 
 
+def spacing(x: list[Any]) -> tuple[Array, str]:
+    """Where each x goes, and the scale: in equal steps where a 0 or a word keeps logarithms out."""
+    if all(isinstance(value, int | float) for value in x):
+        at = np.array(x, float)
+        above = at[at > 0]
+        wide = len(above) > 1 and above.max() / above.min() >= 8
+        if not wide or len(above) == len(at):
+            return at, "log" if wide else "linear"
+    return np.arange(len(x), dtype=float), "linear"
+
+
+def draw_curve(ax: Any, curve: dict[str, Any], style: Callable[[str], dict[str, Any]]) -> None:
+    """A line and a band for each series of a curve; `style` gives a line's look by its name."""
+    at, kind = spacing(curve["x"])
+    for name, series in curve["series"].items():
+        mean, low, high = (np.array(series[key], float) for key in ("mean", "low", "high"))
+        (line,) = ax.plot(at, mean, label=name, **style(name))
+        ax.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    ax.set_xscale(kind)
+    ax.set_xticks(at, [point_label(value) for value in curve["x"]])
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel=curve.get("xlabel", ""), ylabel=curve.get("ylabel", ""))
+
+
+def point_label(x: Any) -> str:
+    """How a point of a curve is called."""
+    return x if isinstance(x, str) else f"{x:g}"
+
+
 def _figure(columns: int, height: float, width: float = 4.2) -> tuple[Any, list[Any]]:
     from matplotlib.figure import Figure
 
@@ -90,49 +122,32 @@ def _curves(results: Results) -> Any:
         return None
     figure, axes = _figure(len(curves), 3.4)
     for ax, (name, curve) in zip(axes, curves.items(), strict=True):
-        points = curve["x"]
-        for row, found in curve["series"].items():
-            colour, marker = _style(study, row)
-            known = [k for k, mean in enumerate(found["mean"]) if mean is not None]
-            if len(known) == 1 < len(points):
-                continue  # measured at one point only: no curve, the tables have it
-            x = [_place(points[k], points) for k in known]
-            mean, low, high = ([found[n][k] for k in known] for n in ("mean", "low", "high"))
-            dashed = "--" if row.startswith("BC, clean only") else "-"
-            ax.plot(
-                x,
-                mean,
-                dashed,
-                marker=marker,
-                markersize=4,
-                color=colour,
-                label=row,
-                linewidth=2.5 if row == study.champion else 1.2,
-            )
-            ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        ax.set_xticks([_place(at, points) for at in points], [f"{at:g}" for at in points])
+        lines = {  # what was measured at one point only is no curve: the tables have it
+            row: found
+            for row, found in curve["series"].items()
+            if len(curve["x"]) == 1 or sum(mean is not None for mean in found["mean"]) > 1
+        }
+        draw_curve(ax, curve | {"series": lines}, lambda row: _style(study, row))
         ax.set_title(name.removeprefix(f"{study.name} (").removesuffix(")"))
-        ax.set_xlabel(curve["xlabel"])
-        ax.set_ylabel(curve["ylabel"])
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-def _style(study: Study, row: str) -> tuple[str, str]:
-    """Colour and marker; the champion's are the same in every figure."""
-    if row == study.champion:
-        return CHAMPION
-    i = [r for r in study.rows if r != study.champion].index(row)
-    again = i // len(COLOURS)  # a colour's second row has another marker
-    return COLOURS[i % len(COLOURS)], MARKERS[(i + again) % len(MARKERS)]
-
-
-def _place(at: float, points: list[float]) -> float:
-    """Points that multiply stand at equal distances, others where their value is."""
-    many = sorted(float(p) for p in points)
-    spread = len(many) > 2 and many[-1] > 10 * many[1]
-    return float(points.index(at)) if spread else float(at)
+def _style(study: Study, row: str) -> dict[str, Any]:
+    """A line's look; the champion's is the same in every figure."""
+    colour, marker = CHAMPION
+    if row != study.champion:
+        i = [r for r in study.rows if r != study.champion].index(row)
+        again = i // len(COLOURS)  # a colour's second row has another marker
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + again) % len(MARKERS)]
+    return {
+        "color": colour,
+        "marker": marker,
+        "markersize": 4,
+        "linestyle": "--" if row.startswith("BC, clean only") else "-",
+        "linewidth": 2.5 if row == study.champion else 1.2,
+    }
 
 
 def _has(results: Results, row: str, task: str) -> bool:

@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 from sdil.errors import InputError
 from sdil.explanation.record import Explanation
 from sdil.report.canvas import colour_of, panels, save, styled
+from sdil.report.curves import draw_curve
 from sdil.report.score_figures import (
     against_truth,
     histogram,
-    known_steps,
     telling_episodes,
     timeline,
 )
@@ -31,7 +31,6 @@ from sdil.report.skill_figures import (
     skill_map,
     stability,
 )
-from sdil.spaces import Array
 
 __all__ = [
     "against_truth",
@@ -76,7 +75,7 @@ def _drawings(record: Explanation) -> dict[str, Callable[[], Figure]]:
         found["fixed-skills"] = lambda: fixed_skills(record)
     if record.embeddings:
         found["embeddings"] = lambda: embeddings(record)
-    if len(known_steps(record)[0]):
+    if len(record.known_steps()[0]):
         found["against-truth"] = lambda: against_truth(record)
     if record.stability:
         found["stability"] = lambda: stability(record)
@@ -93,32 +92,18 @@ def study(record: Explanation, name: str) -> Figure:
     if name not in record.studies:
         raise InputError(f"the record has no study {name!r}; it has {', '.join(record.studies)}")
     curves = record.studies[name]
-    x, at, scale = curves["x"], *_spacing(curves["x"])
+    numbers = {row: i for i, row in enumerate(curves["series"])}
+
+    def look(row: str) -> dict[str, Any]:
+        i = numbers[row]
+        return {"color": colour_of(i), "marker": "os^Dv<>P"[i % 8], "lw": 1.5, "ms": 4.5}
+
     figure, (ax,) = panels(1, 1, 4.8, 3.3)
-    for i, (label, series) in enumerate(curves["series"].items()):
-        mean, low, high = (np.array(series[key], float) for key in ("mean", "low", "high"))
-        colour = colour_of(i)
-        ax.fill_between(at, low, high, color=colour, alpha=0.2, lw=0)
-        ax.plot(at, mean, "os^Dv<>P"[i % 8] + "-", color=colour, lw=1.5, ms=4.5, label=label)
-    ax.set_xscale(scale)
-    ax.set_xticks(at, [str(v) if isinstance(v, str) else f"{v:g}" for v in x])
-    ax.set_xticks([], minor=True)
-    ax.set(xlabel=curves.get("xlabel", ""), ylabel=curves.get("ylabel", ""))
+    draw_curve(ax, curves, look)
     ax.set_title(curves.get("title", name))
     ax.grid()
     ax.legend()
     return figure
-
-
-def _spacing(x: list[Any]) -> tuple[Array, str]:
-    """Where each x goes, and the scale: in equal steps where a 0 or a word keeps logarithms out."""
-    if all(isinstance(value, int | float) for value in x):
-        at = np.array(x, float)
-        above = at[at > 0]
-        wide = len(above) > 1 and above.max() / above.min() >= 8
-        if not wide or len(above) == len(at):
-            return at, "log" if wide else "linear"
-    return np.arange(len(x), dtype=float), "linear"
 
 
 def _file_name(name: str) -> str:

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.evaluation.calibration import calibration_of_scores
 from sdil.explanation.record import Explanation
 from sdil.report.arrows import cell_arrows
+from sdil.report.curves import point_label, spacing
 from sdil.report.verdict import verdict
 from sdil.spaces import Array
 
@@ -87,6 +89,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             "parts": {name: _pack(part.astype(np.float32)) for name, part in scores.parts.items()},
             "spread": _pack(None if scores.spread is None else scores.spread.astype(np.float32)),
         },
+        "calibration": _calibration(explanation),
         "skills": None
         if skills is None
         else {
@@ -120,8 +123,26 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         ],
         "frames": explanation.frames,
         "stability": explanation.stability,
-        "studies": explanation.studies,
+        "studies": {name: _placed(curve) for name, curve in explanation.studies.items()},
     }
+
+
+def _calibration(explanation: Explanation) -> list[dict[str, Any]]:
+    """The filled bins of the scores' calibration; none where nothing is known of noisy steps."""
+    optimality, good = explanation.known_steps()
+    if not len(good):
+        return []
+    found = calibration_of_scores(optimality, good)
+    return [
+        {"count": found.count[i], "said": found.said[i], "good": found.happened[i]}
+        for i in np.flatnonzero(found.count)
+    ]
+
+
+def _placed(curve: dict[str, Any]) -> dict[str, Any]:
+    """A study's curve, with where its points stand and what they are called."""
+    at, scale = spacing(curve["x"])
+    return curve | {"at": at, "scale": scale, "labels": [point_label(x) for x in curve["x"]]}
 
 
 def _demonstrated(explanation: Explanation, *, clean: bool) -> list[list[Any]]:

@@ -12,7 +12,7 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of text."""
 
     title: str
@@ -21,12 +21,12 @@ class Table:
     text_columns: int = 1
 
 
-def render(table: Table, form: Format) -> str:
+def render(table: TextTable, form: Format) -> str:
     """A table as text, in any of the formats but "terminal"."""
     return _FORMS[form](table)
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: TextTable) -> str:
     rule = ["---"] * table.text_columns + ["---:"] * (len(table.columns) - table.text_columns)
     lines = [table.columns, rule, *table.rows]
     body = "".join(
@@ -35,7 +35,7 @@ def _markdown(table: Table) -> str:
     return f"**{table.title}**\n\n{body}"
 
 
-def _latex(table: Table) -> str:
+def _latex(table: TextTable) -> str:
     def row(cells: Sequence[str]) -> str:
         return "  " + " & ".join(_escape(cell) for cell in cells) + r" \\" + "\n"
 
@@ -52,7 +52,7 @@ def _escape(text: str) -> str:
     return text.replace(" ± ", r" $\pm$ ").replace("*", r"$^*$").replace(">", r"$>$")
 
 
-def _csv(table: Table) -> str:
+def _csv(table: TextTable) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("table", *table.columns))
@@ -60,7 +60,7 @@ def _csv(table: Table) -> str:
     return file.getvalue()
 
 
-_FORMS: dict[Format, Callable[[Table], str]] = {
+_FORMS: dict[Format, Callable[[TextTable], str]] = {
     "markdown": _markdown,
     "latex": _latex,
     "csv": _csv,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sdil.errors import InputError
-from sdil.evaluation.calibration import calibration
+from sdil.evaluation.calibration import calibration_of_scores
 from sdil.explanation.record import Explanation
 from sdil.report.canvas import (
     BAD,
@@ -175,11 +175,11 @@ def histogram(record: Explanation) -> Figure:
 @styled
 def against_truth(record: Explanation) -> Figure:
     """Whether scores of noisy steps mean what they say, and find the good steps."""
-    optimality, good = known_steps(record)
+    optimality, good = record.known_steps()
     if not len(good):
         raise InputError("nothing is known of which noisy steps are good")
     figure, (left, right) = panels(2, 2, 3.7, 3.5)
-    measured = calibration((1 + optimality.astype(float)) / 2, good)
+    measured = calibration_of_scores(optimality, good)
     filled = measured.count > 0
     left.plot([0, 1], [0, 1], "--", color="#5b6570", lw=1)
     left.plot(measured.said[filled], measured.happened[filled], "-", color=CLEAN, lw=1.5)
@@ -215,15 +215,6 @@ def _precision_recall(scores: Array, good: Array) -> tuple[Array, Array, float]:
     precision = hits[last] / (np.flatnonzero(last) + 1)
     recall = np.concatenate([[0.0], hits[last] / max(1, hits[-1])])
     return precision, recall, float(np.sum(precision * np.diff(recall)))
-
-
-def known_steps(record: Explanation) -> tuple[Array, Array]:
-    """Scores and truth of the noisy steps whose truth is known. (n,) each"""
-    good = record.episodes.good
-    if good is None:
-        return np.empty(0), np.empty(0, bool)
-    chosen = ~_clean_steps(record) & (good >= 0)
-    return record.scores.optimality[chosen], good[chosen] > 0
 
 
 def telling_episodes(record: Explanation) -> list[str]:

@@ -22,12 +22,14 @@ from sdil.evaluation.comparisons import (
     verdict,
 )
 from sdil.evaluation.statistics import wilson_interval
-from sdil.report.rendering import Table
+from sdil.report.rendering import TextTable
 from sdil.spaces import Array
 from sdil.studies.grid import Results, State
 
 NAMES = {
     "reward": "reward",
+    "reward_without_circles": "without circles",
+    "reward_default": "as by default",
     "acc": "ACC",
     "macro_f": "macro-F",
     "macro_auroc": "macro AUROC",
@@ -42,6 +44,7 @@ NAMES = {
     "perplexity": "perplexity",
 }
 _PREDICTION = ("acc", "macro_f", "macro_auroc", "micro_auroc")
+_WAYS = ("reward_without_circles", "reward_default")  # of acting
 _SCORES = ("score_auroc", "score_average_precision", "score_calibration_error", "score_brier")
 _AS_IT_IS = {"valid_nll", "perplexity"}  # the rest are shares, shown x100
 _LIMIT = "oracle"
@@ -76,9 +79,9 @@ def scale(measure: str) -> float:
     return 1.0 if measure in _AS_IT_IS else 100.0
 
 
-def tables(results: Results) -> list[Table]:
+def tables(results: Results) -> list[TextTable]:
     """All tables of a study, those of one task together."""
-    made: list[Table] = []
+    made: list[TextTable] = []
     for task in _begun(results):
         made += (
             _of_methods(results, task) if results.study.axis is None else _of_curve(results, task)
@@ -162,30 +165,32 @@ def _named(some: list[Comparison], every: list[Comparison]) -> str:
     return f" ({'; '.join(named)})" if named else ""
 
 
-def _of_methods(results: Results, task: str) -> list[Table]:
+def _of_methods(results: Results, task: str) -> list[TextTable]:
     study = results.study
     measure = study.measure_of(task)
     sizes = results.at(study.rows[-1], task) or results.at(study.rows[0], task)
     title = f"{task}, {_sizes(results, task)}" if sizes else task
     rows = [r for r in study.rows if any(f.state != "missing" for f in results.at(r, task))]
     made = [
-        Table(
+        TextTable(
             f"{title}: predicting clean test actions, x100",
             ("method", *(NAMES[m] for m in _PREDICTION)),
             tuple((r, *(mean_text(results, r, task, m) for m in _PREDICTION)) for r in rows),
         )
     ]
     if measure == "reward":
+        ways = [w for w in _WAYS if any(results.values(r, task, w) for r in rows)]
         made.append(
-            Table(
+            TextTable(
                 f"{title}: in the environment, x100",
-                ("method", "reward", "IQM (95%)", "success (95%)"),
+                ("method", "reward", "IQM (95%)", "success (95%)", *(NAMES[w] for w in ways)),
                 tuple(
                     (
                         r,
                         mean_text(results, r, task, "reward"),
                         _iqm_text(results.values(r, task, "reward")),
                         _success_text(results, r, task),
+                        *(mean_text(results, r, task, w) for w in ways),
                     )
                     for r in rows
                 ),
@@ -194,7 +199,7 @@ def _of_methods(results: Results, task: str) -> list[Table]:
     judged = [r for r in rows if results.values(r, task, "score_auroc")]
     if judged:
         made.append(
-            Table(
+            TextTable(
                 f"{title}: scores of noisy steps against the truth, x100",
                 ("method", *(NAMES[m] for m in _SCORES)),
                 tuple((r, *(mean_text(results, r, task, m) for m in _SCORES)) for r in judged),
@@ -203,7 +208,7 @@ def _of_methods(results: Results, task: str) -> list[Table]:
     compared = [c for c in comparisons(results) if c.task == task]
     if compared:
         made.append(
-            Table(
+            TextTable(
                 f"{title}: {study.champion} against each, {NAMES[measure]} x100, by seed",
                 (
                     "against",
@@ -217,7 +222,7 @@ def _of_methods(results: Results, task: str) -> list[Table]:
     return made
 
 
-def _of_curve(results: Results, task: str) -> list[Table]:
+def _of_curve(results: Results, task: str) -> list[TextTable]:
     study = results.study
     measure = study.measure_of(task)
     axis = str(study.axis)
@@ -229,7 +234,7 @@ def _of_curve(results: Results, task: str) -> list[Table]:
         if any(f.state != "missing" for p in points for f in results.at(r, task, p))
     ]
     made = [
-        Table(
+        TextTable(
             f"{title}: {NAMES[measure]} x100 by {axis}",
             (axis.partition(",")[0], *rows),
             tuple(
@@ -241,7 +246,7 @@ def _of_curve(results: Results, task: str) -> list[Table]:
     judged = _judged_on_curve(results, task, rows)
     if judged:
         made.append(
-            Table(
+            TextTable(
                 f"{title}: scores of noisy steps against the truth, x100",
                 (axis.partition(",")[0], "method", *(NAMES[m] for m in _SCORES)),
                 tuple(judged),
@@ -251,7 +256,7 @@ def _of_curve(results: Results, task: str) -> list[Table]:
     compared = [c for c in comparisons(results) if c.task == task]
     if compared:
         made.append(
-            Table(
+            TextTable(
                 f"{title}: {study.champion} against each, {NAMES[measure]} x100, by seed",
                 (
                     axis.partition(",")[0],
@@ -284,7 +289,7 @@ def _judged_on_curve(results: Results, task: str, rows: Sequence[str]) -> list[t
     return [line for some in lines.values() for line in some]
 
 
-def _over_all_tasks(results: Results) -> list[Table]:
+def _over_all_tasks(results: Results) -> list[TextTable]:
     """Interquartile means over tasks, of the rows that have every seed of every task."""
     study = results.study
     tasks = [t for t in _begun(results) if study.measure_of(t) == "reward"]
@@ -300,7 +305,7 @@ def _over_all_tasks(results: Results) -> list[Table]:
         rows.append((row, _interval(bootstrap(interquartile_mean, theirs), 1, 100.0), chance))
     title = f"{', '.join(tasks)} together: reward x100, stratified bootstrap"
     columns = ("method", "IQM (95%)", f"P({study.champion} better) (95%)")
-    return [Table(title, columns, tuple(rows))] if rows and len(tasks) > 1 else []
+    return [TextTable(title, columns, tuple(rows))] if rows and len(tasks) > 1 else []
 
 
 def together(results: Results, row: str, tasks: Sequence[str]) -> Array | None:

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sdil.errors import InputError
-from sdil.studies.source import Sources
+from sdil.limits import check_value
+from sdil.moved import refuse_moved
+from sdil.studies.source import Sources, Written
 from sdil.tasks import TASK_NAMES
 
 MIMIC = "mimic"
+_FIELDS = ("fields", "judge_fields")
 Value = bool | int | float | str
 
 
@@ -44,6 +47,10 @@ class Cell:
     """The share of random steps in noisy episodes; None: the task's own."""
     expert_share: float = 0.0
     """The share of noisy trajectories that an expert's take the place of."""
+    judge: str | None = None
+    """The judge that the learner is given; None: it brings its own, where it needs one."""
+    judge_fields: tuple[tuple[str, Value], ...] = ()
+    """The judge's fields that differ from its defaults, sorted by name."""
     offline: bool = False
     """Whether a learner that could practise in the environment may not."""
     measured: Literal["all", "validation"] = "all"
@@ -53,35 +60,39 @@ class Cell:
 
     def inputs(self, sources: Sources) -> dict[str, Any]:
         """All that decides the record, spelled out; its hash is the address."""
-        known = sources.fields_of(self.learner)
-        chosen = dict(self.fields)
-        for name, value in chosen.items():
-            if name not in known:
-                raise InputError(f"{self.learner} has no field {name!r}; it has {', '.join(known)}")
-            if not _fits(value, known[name]):
-                kind = type(known[name]).__name__
-                raise InputError(f"{self.learner}: {name} must be a {kind}, not {value!r}")
-        asked = asdict(self) | {"fields": {k: _as(chosen.get(k, v), v) for k, v in known.items()}}
+        fields = _checked(self.learner, self.fields, sources.learner(self.learner))
+        asked = asdict(self) | {"fields": fields, "judge_fields": {}}
+        if self.judge is not None:
+            if not sources.learner(self.learner).class_variables["takes_judge"]:
+                raise InputError(f"{self.learner} has no use for a judge")
+            asked["judge_fields"] = _checked(
+                self.judge, self.judge_fields, sources.judge(self.judge)
+            )
+        elif self.judge_fields:
+            raise InputError(f'{self.learner}: judge_fields need a judge: judge = "evidence"')
         del asked["data"]
         if self.task == MIMIC:
             asked["data_hash"] = hash_of_folder(str(self.data))
         elif self.task not in TASK_NAMES:
             raise InputError(f"there is no task {self.task!r}; there are {', '.join(TASK_NAMES)}")
-        asked["source"] = sources.of_cell(self.learner, _task_module(self.task))
+        asked["source"] = sources.of_cell(self.learner, self.judge, _task_module(self.task))
         return asked
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; fields that are as usual are left out."""
         usual = {f.name: f.default for f in fields(self)}
         asked = {k: v for k, v in asdict(self).items() if v != usual[k]}
-        return asked | ({"fields": dict(self.fields)} if self.fields else {})
+        for name in _FIELDS:
+            if name in asked:
+                asked[name] = dict(getattr(self, name))
+        return asked
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Cell:
-        return cls(**{**value, "fields": sorted_fields(value.get("fields", {}))})
+        return cls(**{**value, **{name: sorted_fields(value.get(name, {})) for name in _FIELDS}})
 
     def __str__(self) -> str:
-        changed = "".join(f" {k}={v}" for k, v in self.fields)
+        changed = "".join(f" {k}={v}" for k, v in (*self.fields, *self.judge_fields))
         sizes = "all" if self.clean is None else f"{self.clean}+{self.noisy}"
         return f"{self.task} {sizes} {self.learner}{changed} seed {self.seed}"
 
@@ -103,12 +114,16 @@ def _task_module(task: str) -> str:
     return "sdil.tasks.doorkey" if task.startswith("doorkey") else f"sdil.tasks.{task}"
 
 
-def _fits(value: object, default: object) -> bool:
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(value, bool) and isinstance(default, bool)
-    if isinstance(default, float):
-        return isinstance(value, int | float)
-    return isinstance(value, type(default))
+def _checked(name: str, given: tuple[tuple[str, Value], ...], written: Written) -> dict[str, Any]:
+    """All fields of a learner or a judge, those that are given checked against their limits."""
+    chosen = dict(given)
+    refuse_moved(name, chosen)
+    for field, value in chosen.items():
+        if field not in written.fields:
+            known = ", ".join(written.fields)
+            raise InputError(f"{name} has no field {field!r}; it has {known}")
+        check_value(value, written.hints[field], f"{name}: {field}")
+    return {k: _as(chosen.get(k, v), v) for k, v in written.fields.items()}
 
 
 def _as(value: Any, default: Any) -> Any:

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from sdil.acting import DEFAULT, GREEDY, ListenToValue, WithoutCircles, describe_acting
 from sdil.demonstrations import Demonstrations
-from sdil.evaluation.metrics import action_metrics
+from sdil.evaluation.metrics import action_metrics, predict_recorded
 from sdil.evaluation.rollout import evaluate
+from sdil.policy import Policy
 from sdil.spaces import Array
-from sdil.windows import Windows
 
 TEST = 300  # clean test trajectories
 LEAST_VALID = 10  # validation takes half as many trajectories as training, at least these
@@ -61,23 +62,26 @@ def measure(inputs: Mapping[str, Any], data: str | None = None) -> tuple[dict[st
 
 
 def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any], float]:
-    from sdil.algorithms import LEARNERS
-    from sdil.algorithms.learner import Epoch
+    from sdil.algorithms import LEARNERS, make_judge
+    from sdil.training import Epoch
 
     pool = demonstrations(inputs, data)
     learner = LEARNERS[inputs["learner"]](**inputs["fields"])
     more: dict[str, Any] = {}
-    if learner.name == "oracle":
+    if learner.takes_truth:
         more["truth"] = pool.noisy_good
     if learner.environment != "never" and not inputs["offline"]:
         more["env"] = pool.environment
     epochs: list[Epoch] = []
     began = time.process_time()
+    if inputs["judge"] is not None and len(pool.train.noisy):
+        judge = make_judge(inputs["judge"], **inputs["judge_fields"])
+        more["judge"] = judge.fit(pool.train, valid=pool.valid, seed=inputs["seed"])
     policy = learner.fit(
         pool.train, valid=pool.valid, seed=inputs["seed"], on_epoch=epochs.append, **more
     )
     seconds = time.process_time() - began
-    probs, actions = _predictions(policy, pool.valid)
+    probs, actions = predict_recorded(policy, pool.valid.clean)
     taken = probs[np.arange(len(actions)), actions]
     measures: dict[str, Any] = {
         "valid_nll": float(-np.log(np.maximum(taken, _LEAST_PROBABILITY)).mean()),
@@ -85,7 +89,7 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
     }
     if inputs["measured"] == "validation":
         return measures, seconds
-    tested = action_metrics(*_predictions(policy, pool.test))
+    tested = action_metrics(*predict_recorded(policy, pool.test.clean))
     measures |= {
         "acc": tested.accuracy,
         "macro_f": tested.macro_f,
@@ -93,17 +97,11 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
         "micro_auroc": tested.micro_auroc,
     }
     if inputs["task"] != "mimic":
-        ran = evaluate(policy, inputs["task"], seed=_EPISODES + inputs["seed"])
-        measures |= {
-            "reward": ran.reward_mean,
-            "success": ran.success_rate,
-            "success_interval": ran.success_interval and list(ran.success_interval),
-            "episodes": ran.n_episodes,
-        }
+        measures |= _acted(policy, inputs["task"], _EPISODES + inputs["seed"])
     if pool.noisy_good:
         measures["bad_steps"] = float(1 - np.concatenate(pool.noisy_good).mean())
         if learner.judges_steps:
-            from sdil.studies.judging import judged
+            from sdil.studies.step_scores import judged
 
             measures |= judged(policy, pool.train.noisy, pool.noisy_good)
     discovered = [epoch for epoch in epochs if epoch.phase == "discover"]
@@ -114,6 +112,25 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
             estimated = mixed[inputs["fields"]["pu_interval"] :]  # none are dropped before
             measures["least_mixed_pairs"] = min(estimated, default=None)
     return measures, seconds
+
+
+def _acted(policy: Policy, task: str, seed: int) -> dict[str, Any]:
+    """What the policy earns greedily, the one way in which all are compared, and in others."""
+    ways = [GREEDY, WithoutCircles.name, DEFAULT]
+    if policy.judge is not None and policy.judge.advice() is not None:
+        ways.append(ListenToValue.name)
+    with warnings.catch_warnings():  # here it does not matter whether a rule is called for
+        warnings.filterwarnings("ignore", "acting ")
+        ran = {way: evaluate(policy, task, seed=seed, acting=way) for way in ways}
+    greedy = ran.pop(GREEDY)
+    return {
+        "reward": greedy.reward_mean,
+        "success": greedy.success_rate,
+        "success_interval": greedy.success_interval and list(greedy.success_interval),
+        "episodes": greedy.n_episodes,
+        "acting": describe_acting(policy),
+        **{f"reward_{way.replace('-', '_')}": each.reward_mean for way, each in ran.items()},
+    }
 
 
 def demonstrations(inputs: Mapping[str, Any], data: str | None) -> Pool:
@@ -133,7 +150,7 @@ def demonstrations(inputs: Mapping[str, Any], data: str | None) -> Pool:
     if experts:
         more, of_experts = _collected(task, experts, 0, _EXPERTS + seed)
         mixed = [*list(train.noisy)[experts:], *more.clean]
-        train = Demonstrations(list(train.clean), mixed, train.spaces)  # type: ignore[arg-type]
+        train = Demonstrations(list(train.clean), mixed, train.spaces)
         good = [*good[experts:], *of_experts.clean_good]
     chosen = get_task(task)
     return Pool(train, valid, test, good, chosen.table() or chosen.environment)
@@ -170,15 +187,3 @@ def _loaded(data: str) -> Demonstrations:
     from sdil.formats.folder import load_demonstrations
 
     return load_demonstrations(data)
-
-
-def _predictions(policy: Any, demos: Demonstrations) -> tuple[Array, Array]:
-    """Probabilities of actions (N, A) and the actions taken (N,), over all clean steps."""
-    import torch
-
-    windows = Windows(demos.clean, policy.look_back)
-    with torch.no_grad():
-        parts = torch.arange(len(windows)).split(8_192)
-        probs = torch.cat([policy.action_probs(windows.at(part)) for part in parts])
-    actions = windows.actions_at(torch.arange(len(windows)))
-    return probs.numpy(), actions.numpy()

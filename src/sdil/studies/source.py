@@ -10,13 +10,15 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from sdil import limits
 from sdil.errors import InputError
 
 _PACKAGE = Path(__file__).parents[1]
-_MEASURED, _JUDGED = "sdil.studies.measure", "sdil.studies.judging"
+_MEASURED, _JUDGED = "sdil.studies.measure", "sdil.studies.step_scores"
 _NOT_FOLLOWED = {
     "sdil",  # these three name everything; a cell uses little of it
     "sdil.algorithms",
@@ -31,6 +33,18 @@ def read(path: Path) -> str:
     return path.read_text("utf-8")
 
 
+@dataclass(frozen=True)
+class Written:
+    """What the source says of a learner or a judge."""
+
+    module: str
+    fields: dict[str, Any]
+    """Its fields and their defaults, in order."""
+    hints: dict[str, Any]
+    """The type and the limits of each."""
+    class_variables: dict[str, Any]
+
+
 class Sources:
     """The package's source as it is now: each file is read once."""
 
@@ -40,7 +54,8 @@ class Sources:
         self._digests: dict[str, str] = {}
         self._imported: dict[str, set[str]] = {}
         self._together: dict[tuple[str, ...], str] = {}
-        self._homes: dict[str, tuple[str, str]] | None = None
+        self._found: dict[str, tuple[str, str]] | None = None
+        self._written: dict[str, Written] = {}
 
     def digest(self, modules: Iterable[str]) -> str:
         """A hash of these modules and of all that they import from this package."""
@@ -63,28 +78,45 @@ class Sources:
                 waiting += self._imports(module)
         return found
 
-    def of_cell(self, learner: str, task_module: str) -> str:
+    def of_cell(self, learner: str, judge: str | None, task_module: str) -> str:
         """A hash of all source that a record of this learner on this task follows from."""
-        roots = [self.module_of(learner), task_module, _MEASURED]
-        judges = self._constants_of(*self._home(learner), class_variables=True)["judges_steps"]
-        return self.digest([*roots, _JUDGED] if judges else roots)
+        made = self.learner(learner)
+        roots = [made.module, task_module, _MEASURED]
+        if judge is not None:
+            roots.append(self.judge(judge).module)
+        if made.class_variables["judges_steps"]:
+            roots.append(_JUDGED)
+        return self.digest(roots)
 
     @property
     def learners(self) -> list[str]:
         """The names of all learners."""
-        return sorted(self._learners())
+        return sorted(name for name, home in self._homes().items() if home[0] in _learners())
 
-    def module_of(self, learner: str) -> str:
-        """The module that a learner is written in."""
-        return self._home(learner)[0]
+    @property
+    def judges(self) -> list[str]:
+        """The names of all judges: those of their own, and those that learners have inside."""
+        homes = self._homes()
+        own = [name for name, home in homes.items() if home[0] not in _learners()]
+        inside = [
+            name
+            for name in self.learners
+            if (told := self.learner(name).class_variables)["judges_steps"]
+            and not told["takes_judge"]
+        ]
+        return sorted({*own, *inside})
 
-    def fields_of(self, learner: str) -> dict[str, Any]:
-        """A learner's fields and their defaults, in order."""
-        return self._constants_of(*self._home(learner), class_variables=False)
+    def learner(self, name: str) -> Written:
+        """What is written of a learner."""
+        return self._named(name, self.learners, "learner")
+
+    def judge(self, name: str) -> Written:
+        """What is written of a judge."""
+        return self._named(name, self.judges, "judge")
 
     def preset_of(self, learner: str, preset: str) -> dict[str, Any]:
         """The fields that a named configuration (a class method such as `paper`) sets."""
-        module, name = self._home(learner)
+        module, name = self._homes()[learner]
         for node in self._class(module, name).body:
             if isinstance(node, ast.FunctionDef) and node.name == preset:
                 made = node.body[-1]
@@ -93,35 +125,43 @@ class Sources:
                 return {k.arg: _value(k.value) for k in made.value.keywords if k.arg}
         raise InputError(f"{learner} has no preset {preset!r}")
 
-    def _home(self, learner: str) -> tuple[str, str]:
-        homes = self._learners()
-        if learner not in homes:
-            raise InputError(f"there is no learner {learner!r}; there are {', '.join(homes)}")
-        return homes[learner]
+    def _named(self, name: str, known: list[str], what: str) -> Written:
+        if name not in known:
+            raise InputError(f"there is no {what} {name!r}; there are {', '.join(known)}")
+        if name not in self._written:
+            module, class_name = self._homes()[name]
+            assigned = self._assigned(module, class_name)
+            of_class = {k: v for k, v in assigned.items() if _is_class_variable(v)}
+            fields = {k: v for k, v in assigned.items() if k not in of_class}
+            self._written[name] = Written(
+                module,
+                {k: _value(v.value) for k, v in fields.items()},
+                {k: _hint(v.annotation) for k, v in fields.items()},
+                {k: _value(v.value) for k, v in of_class.items()},
+            )
+        return self._written[name]
 
-    def _learners(self) -> dict[str, tuple[str, str]]:
-        """Where each learner is: module and class."""
-        if self._homes is None:
-            found = {}
-            for path in sorted((_PACKAGE / "algorithms").glob("*.py")):
-                module = f"sdil.algorithms.{path.stem}"
-                for node in self._tree(module).body if path.stem != "__init__" else ():
+    def _homes(self) -> dict[str, tuple[str, str]]:
+        """Where each learner and each judge is: module and class."""
+        if self._found is None:
+            self._found = {}
+            for module in (*_learners(), *_modules("judges")):
+                for node in self._tree(module).body:
                     if isinstance(node, ast.ClassDef):
-                        name = _constants(node, class_variables=True).get("name")
-                        if name is not None:
-                            found[name] = (module, node.name)
-            self._homes = found
-        return self._homes
+                        named = _assignments(node).get("name")
+                        if named is not None and _is_class_variable(named):
+                            self._found[_value(named.value)] = (module, node.name)
+        return self._found
 
-    def _constants_of(self, module: str, name: str, *, class_variables: bool) -> dict[str, Any]:
-        """The fields of a class, or its ClassVars, with those it inherits from this package."""
+    def _assigned(self, module: str, name: str) -> dict[str, ast.AnnAssign]:
+        """The fields and ClassVars of a class, with those it inherits from this package."""
         node = self._class(module, name)
-        found: dict[str, Any] = {}
+        found: dict[str, ast.AnnAssign] = {}
         for parent in node.bases:
             home = self._where(module, parent.id) if isinstance(parent, ast.Name) else None
             if home is not None:
-                found |= self._constants_of(*home, class_variables=class_variables)
-        return found | _constants(node, class_variables=class_variables)
+                found |= self._assigned(*home)
+        return found | _assignments(node)
 
     def _where(self, module: str, name: str) -> tuple[str, str] | None:
         """The module of this package that a class named in `module` comes from."""
@@ -203,18 +243,37 @@ class _Undocumented(ast.NodeTransformer):
         return None if alone else node
 
 
-def _constants(node: ast.ClassDef, *, class_variables: bool) -> dict[str, Any]:
-    """The annotated names of a class body that have a value: its fields, or its ClassVars."""
-    found = {}
-    for item in node.body:
-        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
-            continue
-        of_class = "ClassVar" in ast.dump(item.annotation)
-        if item.value is not None and of_class == class_variables:
-            found[item.target.id] = _value(item.value)
-    return found
+def _assignments(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
+    """The annotated names of a class body that have a value."""
+    return {
+        item.target.id: item
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+        and isinstance(item.target, ast.Name)
+        and item.value is not None
+    }
 
 
-def _value(node: ast.expr) -> Any:
+def _is_class_variable(item: ast.AnnAssign) -> bool:
+    return "ClassVar" in ast.dump(item.annotation)
+
+
+def _learners() -> list[str]:
+    return _modules("algorithms")
+
+
+def _modules(room: str) -> list[str]:
+    paths = sorted((_PACKAGE / room).glob("*.py"))
+    return [f"sdil.{room}.{path.stem}" for path in paths if path.stem != "__init__"]
+
+
+def _value(node: ast.expr | None) -> Any:
     """The value of an expression of constants, such as 1e-3 or 1 / 16."""
+    assert node is not None
     return eval(compile(ast.Expression(node), "<default>", "eval"), {"__builtins__": {}})
+
+
+def _hint(node: ast.expr) -> Any:
+    """The type and the limits that an annotation says, in the words of `limits.py`."""
+    known = {**vars(limits), "Literal": Literal, "Annotated": Annotated}
+    return eval(compile(ast.Expression(node), "<annotation>", "eval"), known)

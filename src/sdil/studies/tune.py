@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.limits import check_value
 from sdil.studies.cell import Cell, sorted_fields
 from sdil.studies.grid import Entry, Progress, Study, run_study
 from sdil.studies.runners import Run
-from sdil.studies.source import Sources
+from sdil.studies.source import Sources, Written
 
 USUAL_SPACE: dict[str, Any] = {
     "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
@@ -77,9 +78,10 @@ def tune(
         import optuna
     except ImportError:
         raise InputError("sdil study tune needs Optuna: pip install 'sdil[tune]'") from None
-    usual = Sources().fields_of(cell.learner)
+    written = Sources().learner(cell.learner)
+    usual = written.fields
     choices = {
-        name: _distribution(optuna, name, asked, usual, where) for name, asked in space.items()
+        name: _distribution(optuna, name, asked, written, where) for name, asked in space.items()
     }
     if not choices:
         raise InputError(f"{where}: names no field to search over")
@@ -149,12 +151,17 @@ def _study(
     return Study(name, title, tuple(entries), measures={cell.task: "valid_nll"}, champion="")
 
 
-def _distribution(optuna: Any, name: str, asked: Any, usual: Mapping[str, Any], where: str) -> Any:
+def _distribution(optuna: Any, name: str, asked: Any, written: Written, where: str) -> Any:
+    usual = written.fields
     if name not in usual:
         raise InputError(f"{where}: {name}: no such field; there are {', '.join(usual)}")
     if isinstance(asked, list) and asked:
+        for value in asked:
+            check_value(value, written.hints[name], f"{where}: {name}")
         return optuna.distributions.CategoricalDistribution(asked)
     if isinstance(asked, dict) and {"low", "high"} <= set(asked) <= {"low", "high", "log"}:
+        for end in ("low", "high"):
+            check_value(asked[end], written.hints[name], f"{where}: {name}: {end}")
         whole = isinstance(usual[name], int)
         kind = "IntDistribution" if whole else "FloatDistribution"
         try:

@@ -21,6 +21,12 @@
     learner = "sdil"
     fields = { mi_weight = [0.5, 1, 2] }     # a list: one row per value
 
+    [[learners]]
+    row = "SDIL by likelihood alone"
+    learner = "sdil"            # a learner that takes a judge
+    judge = "evidence"          # the one to give it, and its fields
+    judge_fields = { signals = "likelihood" }
+
 A list of several clean or noisy sizes becomes the axis of a curve.
 """
 
@@ -38,7 +44,10 @@ from sdil.studies.grid import Entry, Study
 from sdil.studies.source import Sources
 from sdil.tasks import TASK_NAMES
 
-MEASURES = ("reward", "acc", "macro_f", "macro_auroc", "micro_auroc", "success", "valid_acc")
+MEASURES = (
+    *("reward", "reward_without_circles", "reward_default", "success"),
+    *("acc", "macro_f", "macro_auroc", "micro_auroc", "valid_acc", "score_auroc"),
+)
 _KEYS = (
     *("title", "tasks", "clean", "noisy", "seeds", "learners", "champion", "measure"),
     *("noise", "expert_share", "offline"),
@@ -94,7 +103,10 @@ class _Reader:
             n_noisy = at if axis == "noisy trajectories" else noisy[0]
             if one["setting"] == "clean only":
                 n_noisy = 0
-            cell = Cell(task, one["learner"], seed, n_clean, n_noisy, one["fields"], **more)
+            judging = {name: one[name] for name in ("judge", "judge_fields")}
+            cell = Cell(
+                task, one["learner"], seed, n_clean, n_noisy, one["fields"], **judging, **more
+            )
             entries.append(Entry(row, cell, at))
         title = str(about.get("title", self.file.stem))
         measures = dict.fromkeys(tasks, str(measure))
@@ -110,7 +122,8 @@ class _Reader:
             place = f"learners[{i}]"
             if not isinstance(one, dict):
                 self._complain(place, "[[learners]] with `learner = ...` is needed")
-            self._only(one, ("row", "learner", "fields", "setting"), f"{place}.")
+            keys = ("row", "learner", "fields", "setting", "judge", "judge_fields")
+            self._only(one, keys, f"{place}.")
             name = one.get("learner")
             if name not in self.sources.learners:
                 known = ", ".join(self.sources.learners)
@@ -118,6 +131,7 @@ class _Reader:
             setting = one.get("setting", "both")
             if setting not in _SETTINGS:
                 self._complain(f"{place}.setting", f"one of {_SETTINGS} is needed")
+            judging = self._judging(one, name, place)
             for fields in self._fields(one.get("fields", {}), name, place):
                 varied = [k for k, v in one.get("fields", {}).items() if isinstance(v, list)]
                 row = str(one.get("row", name))
@@ -125,8 +139,23 @@ class _Reader:
                 row += "" if setting == "both" or "row" in one else ", clean only"
                 if row in rows:
                     self._complain(f"{place}.row", f"two rows are called {row!r}; name them")
-                rows[row] = {"learner": name, "fields": fields, "setting": setting}
+                rows[row] = {"learner": name, "fields": fields, "setting": setting, **judging}
         return rows
+
+    def _judging(self, one: Mapping[str, Any], learner: str, place: str) -> dict[str, Any]:
+        """The judge that a learner is given, and its fields."""
+        fields = one.get("judge_fields", {})
+        if not isinstance(fields, dict):
+            self._complain(f"{place}.judge_fields", "a table { good_share = 0.3 } is needed")
+        judging: dict[str, Any] = {
+            "judge": one.get("judge"),
+            "judge_fields": sorted_fields(fields),
+        }
+        try:
+            Cell("fourrooms", learner, 0, 1, 0, **judging).inputs(self.sources)
+        except InputError as error:
+            self._complain(f"{place}.judge", str(error))
+        return judging
 
     def _fields(self, written: Any, learner: str, place: str) -> list[tuple[tuple[str, Any], ...]]:
         """Every combination of the values given for a learner's fields."""

@@ -20,12 +20,12 @@ from scipy.sparse import csr_array
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.formats.folder import Truth
 from sdil.markov import MarkovModel, Walk
 from sdil.spaces import Array, Spaces
 from sdil.tasks.experts import ExpertKind
 from sdil.tasks.task import NoiseKind, Progress, check_counts, check_share
 from sdil.trajectories import Trajectory
+from sdil.truth import Truth
 
 DATA = Path(__file__).parent / "data" / "icu_sepsis.npz"
 DEATH, SURVIVAL, BEYOND = 713, 714, 715
@@ -198,8 +198,8 @@ class SepsisTask:
             if on_progress is not None:
                 on_progress(len(made["clean"]) + len(made["noisy"]), clean + noisy)
         demos = Demonstrations(
-            clean=_trajectories(model, made["clean"], "clean"),  # type: ignore[arg-type]
-            noisy=_trajectories(model, made["noisy"], "noisy"),  # type: ignore[arg-type]
+            clean=_trajectories(model, made["clean"], "clean"),
+            noisy=_trajectories(model, made["noisy"], "noisy"),
             spaces=model.spaces,
         )
         good = model.advantage > GOOD_ABOVE  # (S, A)

@@ -11,11 +11,11 @@ import numpy as np
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.formats.folder import Truth
 from sdil.spaces import Array
-from sdil.table import Table
+from sdil.table import Table, TableWalk
 from sdil.tasks.experts import Expert, ExpertKind, agent, planner
 from sdil.trajectories import Trajectory
+from sdil.truth import Truth
 
 NoiseKind = Literal["paper", "segments"]
 Progress = Callable[[int, int], None]
@@ -117,8 +117,8 @@ class Task:
                     on_progress(len(made["clean"]) + len(made["noisy"]), clean + noisy)
         first = made["clean"][0].table
         demos = Demonstrations(
-            clean=[e.trajectory for e in made["clean"]],  # type: ignore[arg-type]
-            noisy=[e.trajectory for e in made["noisy"]],  # type: ignore[arg-type]
+            clean=[e.trajectory for e in made["clean"]],
+            noisy=[e.trajectory for e in made["noisy"]],
             spaces=first.spaces,
         )
         segments = [e.segments for e in made["noisy"]] if noise == "segments" else None
@@ -183,6 +183,7 @@ class _Walk:
         self, table: Table, start: int, rng: np.random.Generator, actions: tuple[int, ...]
     ) -> None:
         self.table, self.rng, self.random_actions = table, rng, actions
+        self.walk = TableWalk(table, start)
         self.states = [start]
         self.actions: list[int] = []
         self.rewards: list[float] = []
@@ -191,16 +192,15 @@ class _Walk:
 
     @property
     def over(self) -> bool:
-        return self.ended or len(self.actions) >= self.table.horizon
+        return self.ended or bool(self.walk.out_of_time)
 
     def step(self, action: int, segment: int) -> None:
-        state = self.states[-1]
-        self.ended = bool(self.table.end[state, action])
+        earned, ended, _ = self.walk.step(action)
+        self.ended = bool(ended)
         self.actions.append(action)
-        earned = self.table.reward_at(self.table.reward[state, action], len(self.actions))
         self.rewards.append(float(earned))
         self.segments.append(segment)
-        self.states.append(int(self.table.next_state[state, action]))
+        self.states.append(int(self.walk.at))
 
     def random_action(self) -> int:
         return int(self.rng.choice(self.random_actions))

@@ -19,10 +19,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sdil.errors import InputError
-from sdil.evaluation.rollout import Episodes, rollout
+from sdil.evaluation.rollout import EpisodeOutcomes, rollout
 from sdil.files import new_file
 from sdil.spaces import Array
-from sdil.table import Table
+from sdil.table import Table, TableWalk
 from sdil.tasks import get_task
 from sdil.tasks.experts import action_probs
 from sdil.tasks.task import Task
@@ -64,7 +64,7 @@ class TrainedAgent:
     seed: int
     weights: Weights
     """As `action_probs` reads them."""
-    episodes: Episodes
+    episodes: EpisodeOutcomes
     """What it does from the task's own starts, drawing its actions as in training."""
 
     @property
@@ -100,13 +100,12 @@ class TableVecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is optiona
         self, table: Table, *, starts: Array, scale: Array, n_envs: int, seed: int
     ) -> None:
         """Episodes begin in a state drawn from `starts`; observations come times `scale`."""
-        self.table, self.starts, self.scale = table, starts, scale
+        self.starts, self.scale = starts, scale
         self.rng = np.random.default_rng(seed)
         self.render_mode = None
         space = gym.spaces.Box(-np.inf, np.inf, scale.shape, np.float32)
         super().__init__(n_envs, space, table.spaces.action)
-        self.at = np.zeros(n_envs, np.int64)  # the state that each episode is in
-        self.clock = np.zeros(n_envs, np.int64)  # the steps that each has taken
+        self.walk = TableWalk(table, np.zeros(n_envs, np.int64))
 
     def reset(self) -> Array:
         self._begin(np.arange(self.num_envs))
@@ -116,12 +115,8 @@ class TableVecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is optiona
         self.actions = actions
 
     def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
-        at, table = self.at, self.table
-        self.clock += 1
-        rewards = table.reward_at(table.reward[at, self.actions], self.clock)
-        ended = table.end[at, self.actions]
-        over = ended | (self.clock >= table.horizon)
-        self.at = table.next_state[at, self.actions].astype(np.int64)
+        rewards, ended, _ = self.walk.step(self.actions)
+        over = ended | self.walk.out_of_time
         seen = self._look()
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for i in np.flatnonzero(over):
@@ -132,11 +127,10 @@ class TableVecEnv(VecEnv):  # type: ignore[misc]  # Stable-Baselines3 is optiona
         return seen, rewards.astype(np.float32), over, infos
 
     def _begin(self, episodes: Array) -> None:
-        self.at[episodes] = self.rng.choice(self.starts, len(episodes))
-        self.clock[episodes] = 0
+        self.walk.begin(episodes, self.rng.choice(self.starts, len(episodes)))
 
     def _look(self) -> Array:
-        return self.table.observe(self.at) * self.scale
+        return self.walk.observation * self.scale
 
     def close(self) -> None:
         pass

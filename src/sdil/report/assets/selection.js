@@ -187,22 +187,14 @@ function precisionRecall() {
 }
 
 function calibration() {
-  const bins = Array.from({ length: 10 }, () => ({ count: 0, said: 0, good: 0 }));
-  for (const i of judgedSteps()) {
-    const chance = (optimality[i] + 1) / 2;
-    const bin = bins[Math.min(9, Math.max(0, Math.floor(10 * chance)))];
-    bin.count++;
-    bin.said += chance;
-    bin.good += good[i];
-  }
-  const used = bins.filter((bin) => bin.count);
+  const used = record.calibration;
   const most = Math.max(...used.map((bin) => bin.count));
   return () => ({
     traces: [
       { type: "scatter", mode: "lines", name: "perfect", x: [0, 1], y: [0, 1],
         line: { color: scheme().muted, width: 1, dash: "dot" }, hoverinfo: "skip" },
       { type: "scatter", mode: "lines+markers", name: "these scores",
-        x: used.map((bin) => bin.said / bin.count), y: used.map((bin) => bin.good / bin.count),
+        x: used.map((bin) => bin.said), y: used.map((bin) => bin.good),
         text: used.map((bin) => whole(bin.count)), line: { color: scheme().accent, width: 2 },
         marker: { size: used.map((bin) => 6 + 10 * Math.sqrt(bin.count / most)), opacity: 1 },
         hovertemplate: "said %{x:.2f}, is %{y:.2f}; %{text} steps<extra></extra>" },

@@ -205,7 +205,7 @@ function drawSkills() {
 function studyChart(study) {
   return () => {
     const traces = Object.entries(study.series).flatMap(([name, series], i) => {
-      const x = study.x;
+      const x = study.at;
       const y = series.mean;
       const low = series.low;
       const high = series.high;
@@ -217,17 +217,17 @@ function studyChart(study) {
           hoverinfo: "skip", fill: "tonexty", fillcolor: `${color}33` },
       ];
       return [...band, { ...shown, y, name: asText(name), mode: "lines+markers",
-        line: { color, width: 2 }, hovertemplate: "%{x}: %{y:.3g}" }];
+        text: study.labels.map(asText), line: { color, width: 2 },
+        hovertemplate: "%{text}: %{y:.3g}" }];
     });
-    const wide = study.x.every((x) => x > 0) && Math.max(...study.x) >= 8 * Math.min(...study.x);
-    const scale = wide ? { type: "log", tickvals: study.x, ticktext: study.x.map(String) } : {};
-    return { traces, hovermode: "x", xaxis: { title: asText(study.xlabel ?? ""), ...scale },
+    const ticks = { type: study.scale, tickvals: study.at, ticktext: study.labels.map(asText) };
+    return { traces, hovermode: "x", xaxis: { title: asText(study.xlabel ?? ""), ...ticks },
       yaxis: { title: asText(study.ylabel ?? "") } };
   };
 }
 
 function drawStudies() {
-  const entries = Object.entries(record.studies).filter(([, study]) => study?.series);
+  const entries = Object.entries(record.studies);
   byId("studies").hidden = !entries.length;
   byId("study-panels").append(...entries.map(([name, study]) =>
     chartPanel(study.title ?? name, study.note ?? null, name, studyChart(study))));

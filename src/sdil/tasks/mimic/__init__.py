@@ -1,4 +1,4 @@
-"""MIMIC-IV records of sepsis as demonstrations (issue 4, part A; paper, section 5.1).
+"""MIMIC-IV records of sepsis as demonstrations (paper, section 5.1).
 
 DuckDB reads the files as distributed; each step below is one SQL file whose result is kept as
 Parquet, so that an interrupted build goes on where it stopped.

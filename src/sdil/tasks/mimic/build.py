@@ -23,7 +23,7 @@ from sdil.files import new_folder, write_json
 from sdil.formats.folder import save_demonstrations
 from sdil.spaces import Array, Spaces
 from sdil.tasks.mimic.cohort import cohort_flow
-from sdil.tasks.mimic.episodes import Episodes, load_episodes
+from sdil.tasks.mimic.episodes import StayEpisodes, load_episodes
 from sdil.tasks.mimic.pipeline import Pipeline, Progress
 from sdil.tasks.mimic.preparation import LEVELS, Preparation, fit_preparation
 from sdil.tasks.mimic.quality import quality_report
@@ -69,8 +69,8 @@ def build(
     return Built(
         parts={
             part: Demonstrations(
-                clean=[trajectories[i] for i in np.flatnonzero((parts == part) & ~died)],  # type: ignore[arg-type]
-                noisy=[trajectories[i] for i in np.flatnonzero((parts == part) & died)],  # type: ignore[arg-type]
+                clean=[trajectories[i] for i in np.flatnonzero((parts == part) & ~died)],
+                noisy=[trajectories[i] for i in np.flatnonzero((parts == part) & died)],
                 spaces=spaces,
             )
             for part in PARTS
@@ -110,7 +110,7 @@ def assign_parts(subjects: Array, died: Array, seed: int) -> Array:
 
 
 def _trajectories(
-    episodes: Episodes, observations: Array, actions: Array, seed: int
+    episodes: StayEpisodes, observations: Array, actions: Array, seed: int
 ) -> list[Trajectory]:
     draw = np.random.default_rng([seed, 1])  # running numbers say nothing of MIMIC-IV's order
     patient = draw.permutation(int(episodes.subjects.max()) + 1)

@@ -21,7 +21,7 @@ _STATIC = ("age", "female", "weight", "charlson")
 
 
 @dataclass(frozen=True)
-class Episodes:
+class StayEpisodes:
     """N stays with their steps end to end: S steps and R = S + N states, by stay id."""
 
     subjects: Array
@@ -56,7 +56,7 @@ class Episodes:
         return first
 
 
-def load_episodes(pipeline: Pipeline, on_progress: Progress | None = None) -> Episodes:
+def load_episodes(pipeline: Pipeline, on_progress: Progress | None = None) -> StayEpisodes:
     """Run what is not computed yet, and read the cohort's records."""
     pipeline.run(["states", "treatments", "patients_of_steps"], on_progress)
     who = pipeline.fetch("SELECT * FROM patients_of_steps ORDER BY stay_id", "patients_of_steps")
@@ -88,7 +88,7 @@ def load_episodes(pipeline: Pipeline, on_progress: Progress | None = None) -> Ep
     states[:, column] = np.minimum(fluid, features()[column].high)
     measured[:, column] = True
     _, subjects = np.unique(np.asarray(who["subject_id"]), return_inverse=True)
-    return Episodes(
+    return StayEpisodes(
         subjects=subjects,
         died_in_hospital=np.asarray(who["died_in_hospital"], bool),
         died_within_days=np.asarray(who["died_within_days"], bool),

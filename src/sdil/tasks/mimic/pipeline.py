@@ -20,7 +20,7 @@ import duckdb
 from sdil.errors import InputError
 from sdil.files import new_file
 from sdil.tasks.mimic.definitions import fill, load_tables, texts
-from sdil.tasks.mimic.sources import EXPECTED, Table
+from sdil.tasks.mimic.sources import EXPECTED, MimicTable
 
 Progress = Callable[[int, int, str], None]
 
@@ -82,7 +82,7 @@ class Limits:
 class Pipeline:
     """Steps over given tables, with their results in a folder."""
 
-    def __init__(self, tables: Mapping[str, Table], cache: Path, limits: Limits) -> None:
+    def __init__(self, tables: Mapping[str, MimicTable], cache: Path, limits: Limits) -> None:
         self._tables = tables
         self._cache = cache
         self._limits = limits

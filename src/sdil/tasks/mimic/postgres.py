@@ -15,12 +15,12 @@ from typing import Any
 from sdil.errors import InputError
 from sdil.files import new_file
 from sdil.tasks.mimic.definitions import table_items
-from sdil.tasks.mimic.sources import COLUMNS, EXPECTED, TABLES, Table, check_columns
+from sdil.tasks.mimic.sources import COLUMNS, EXPECTED, TABLES, MimicTable, check_columns
 
 
 def copy_tables(
     url: str, cache: Path, on_progress: Callable[[int, int, str], None] | None = None
-) -> dict[str, Table]:
+) -> dict[str, MimicTable]:
     """Copy what is needed from the server, unless the same was copied before."""
     try:
         import psycopg
@@ -46,7 +46,7 @@ def copy_tables(
         raise InputError(f"PostgreSQL: {type(error).__name__}; {EXPECTED}") from None
 
 
-def _copy(cursor: Any, short: str, name: str, cache: Path) -> Table:
+def _copy(cursor: Any, short: str, name: str, cache: Path) -> MimicTable:
     schema = f"mimiciv_{name.partition('/')[0]}"
     where = f"{schema}.{short}"
     cursor.execute(
@@ -80,4 +80,4 @@ def _copy(cursor: Any, short: str, name: str, cache: Path) -> Table:
         ):
             for block in rows:
                 file.write(bytes(block))
-    return Table(short, path, columns)
+    return MimicTable(short, path, columns)

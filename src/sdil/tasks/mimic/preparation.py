@@ -9,7 +9,7 @@ import numpy as np
 
 from sdil.spaces import Array
 from sdil.tasks.mimic.definitions import features
-from sdil.tasks.mimic.episodes import Episodes
+from sdil.tasks.mimic.episodes import StayEpisodes
 
 LEVELS = 5
 PREVIOUS = ("previous_fluid_level", "previous_vasopressor_level")
@@ -39,7 +39,7 @@ class Preparation:
         fluids, vasopressors = self.levels(fluid, vasopressor)
         return LEVELS * fluids + vasopressors
 
-    def observe(self, episodes: Episodes) -> Array:
+    def observe(self, episodes: StayEpisodes) -> Array:
         """What learners see: imputed, scaled, the previous action last. (R, features + 2)"""
         scaled = (_spread(self._impute(episodes.states)) - self.means) / self.deviations
         previous = self.levels(episodes.fluid, episodes.vasopressor)
@@ -72,7 +72,7 @@ class Preparation:
         }
 
 
-def fit_preparation(episodes: Episodes, training: Array) -> Preparation:
+def fit_preparation(episodes: StayEpisodes, training: Array) -> Preparation:
     """Fit on the stays marked in `training` (N,) and on nothing else."""
     of_training = training[episodes.stay_of_state]
     given = of_training & ~episodes.is_first_state  # what precedes a stay's steps is no step of it

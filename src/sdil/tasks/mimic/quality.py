@@ -9,7 +9,7 @@ import numpy as np
 from sdil.spaces import Array
 from sdil.tasks.mimic.cohort import CohortFlow
 from sdil.tasks.mimic.definitions import features
-from sdil.tasks.mimic.episodes import Episodes
+from sdil.tasks.mimic.episodes import StayEpisodes
 
 LEAST_CELL = 5
 _SOFA_BANDS = ((2, 4), (5, 7), (8, 10), (11, 24))
@@ -23,7 +23,7 @@ def masked(count: int) -> Count:
 
 
 def quality_report(
-    flow: CohortFlow, episodes: Episodes, actions: Array, died: Array, parts: Array
+    flow: CohortFlow, episodes: StayEpisodes, actions: Array, died: Array, parts: Array
 ) -> dict[str, Any]:
     """What a reader of the data should know; `parts` says where each stay went, or "dropped"."""
     in_use = parts != "dropped"
@@ -66,7 +66,7 @@ def quality_report(
     }
 
 
-def _missingness(episodes: Episodes) -> dict[str, dict[str, float | str]]:
+def _missingness(episodes: StayEpisodes) -> dict[str, dict[str, float | str]]:
     """Per variable, the share of states where it was measured, held, or had to be imputed."""
     total = len(episodes.states)
     known = np.isfinite(episodes.states)

@@ -99,7 +99,7 @@ _ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
 @dataclass(frozen=True)
-class Table:
+class MimicTable:
     """One table of MIMIC-IV, checked: it is there, can be opened, and has the columns needed."""
 
     name: str
@@ -145,7 +145,7 @@ class Table:
         return f"{self.path}: cannot be read; {EXPECTED}"
 
 
-def open_tables(folder: Path) -> dict[str, Table]:
+def open_tables(folder: Path) -> dict[str, MimicTable]:
     """Every table needed, found and checked."""
     if not folder.is_dir():
         raise InputError(
@@ -154,7 +154,7 @@ def open_tables(folder: Path) -> dict[str, Table]:
     return {short: _open_table(folder, short, name) for short, name in TABLES.items()}
 
 
-def _open_table(folder: Path, short: str, name: str) -> Table:
+def _open_table(folder: Path, short: str, name: str) -> MimicTable:
     found = [path for ending in _ENDINGS if (path := folder / f"{name}{ending}").is_file()]
     if not found:
         hint = ""
@@ -168,7 +168,7 @@ def _open_table(folder: Path, short: str, name: str) -> Table:
     if len(found) > 1:
         names = " and ".join(p.name for p in found)
         raise InputError(f"{folder}: both {names} are there; keep one of them")
-    table = Table(short, found[0], _column_names(found[0]))
+    table = MimicTable(short, found[0], _column_names(found[0]))
     check_columns(table.columns, name, str(found[0]))
     return table
 

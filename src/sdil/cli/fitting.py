@@ -1,0 +1,137 @@
+"""What `sdil train` and `sdil judge` share: options beside the fields, a bar, tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import tyro
+
+from sdil.cli.console import parse, print_table, progress
+from sdil.errors import InputError
+from sdil.limits import Between
+from sdil.moved import refuse_moved
+from sdil.runs import Finished
+from sdil.training import Epoch, OnEpoch
+
+Options = TypeVar("Options")
+
+
+def parse_fields(
+    configured: Any, options: type[Options], arguments: Sequence[str], command: str
+) -> tuple[Any, Options]:
+    """A configuration with the fields that the command line changes, and the options beside it."""
+    kind = type(configured)
+    given = {a.partition("=")[0].lstrip("-").replace("-", "_") for a in arguments if a[:2] == "--"}
+    refuse_moved(kind.name, sorted(given))
+    hints = get_type_hints(options, include_extras=True)
+    own: Any = dataclasses.fields(options)  # type: ignore[arg-type]
+    limited = _with_limits(configured)
+    together: Any = dataclasses.make_dataclass(
+        command,
+        [
+            *[(f.name, hints[f.name], f) for f in own],
+            (
+                "configured",
+                Annotated[type(limited), tyro.conf.arg(name="")],
+                dataclasses.field(default=limited),
+            ),
+        ],
+        namespace={"__doc__": kind.__doc__},
+    )
+    chosen = parse(together, arguments, command)
+    fields = {f.name: getattr(chosen.configured, f.name) for f in dataclasses.fields(kind)}
+    return kind(**fields), options(**{f.name: getattr(chosen, f.name) for f in own})
+
+
+def _with_limits(configured: Any) -> Any:
+    """The same configuration, of a class whose help says the limit of each field."""
+    kind = type(configured)
+    hints = get_type_hints(kind, include_extras=True)
+    fields = [
+        (f.name, Annotated[hints[f.name], _argument(hints[f.name])], dataclasses.field())
+        for f in dataclasses.fields(kind)
+    ]
+    limited: Any = dataclasses.make_dataclass(
+        kind.__name__, fields, bases=(kind,), frozen=True, namespace={"__doc__": kind.__doc__}
+    )
+    return limited(**{f.name: getattr(configured, f.name) for f in dataclasses.fields(kind)})
+
+
+def _argument(hint: Any) -> Any:
+    """What help puts in the place of a number: its limits."""
+    limits = [m for m in getattr(hint, "__metadata__", ()) if isinstance(m, Between)]
+    return tyro.conf.arg(metavar=limits[0].short) if limits else tyro.conf.arg()
+
+
+@contextmanager
+def telling(what: str, out: Path, command: str) -> Iterator[OnEpoch]:
+    """A bar that follows epochs; after Ctrl-C, how to go on."""
+    heard = 0
+    with progress(what) as update:
+
+        def on_epoch(epoch: Epoch) -> None:
+            nonlocal heard
+            heard += 1
+            update(epoch.index, epoch.total, f"{what}: {epoch.phase}")
+
+        try:
+            yield on_epoch
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted after {heard} epochs; nothing is lost. "
+                f"Go on with: sdil {command} --resume {out}"
+            ) from None
+
+
+def print_phases(done: Finished) -> None:
+    """What was said of the weights that each phase keeps."""
+    for phase, figures in done.phases.items():
+        print_table(
+            f"{phase}, {_epochs(figures)}",
+            ["figure", "value"],
+            [[k.replace("_", " "), _show(v)] for k, v in figures.items() if k not in _NAMES],
+        )
+
+
+def as_json(done: Finished) -> dict[str, Any]:
+    """A finished run for a program to read."""
+    return {"epochs": done.epochs, "seconds": done.seconds, "phases": done.phases}
+
+
+def asks_to_resume(arguments: Sequence[str]) -> bool:
+    """Whether the first argument is `--resume`."""
+    return bool(arguments) and arguments[0].partition("=")[0] == "--resume"
+
+
+_NAMES = ("phase", "epoch", "epochs", "kept")
+
+
+def _epochs(figures: dict[str, Any]) -> str:
+    kept, epochs = figures["epoch"], figures["epochs"]
+    return f"after {epochs} epochs" if kept == epochs else f"epoch {kept} of {epochs}, the one kept"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):  # usage per skill, or a histogram, in percent
+        return " ".join(f"{100 * v:.0f}" for v in value) + " %"
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
+
+
+def preset_of(kind: Any, arguments: Sequence[str]) -> tuple[Any, list[str]]:
+    """The configuration that `--preset NAME` stands for, and the arguments without it."""
+    presets: dict[str, Any] = getattr(kind, "presets", dict)()
+    for i, argument in enumerate(arguments):
+        if argument == "--preset" or argument.startswith("--preset="):
+            rest = [*arguments[:i], *arguments[i + (1 if "=" in argument else 2) :]]
+            name = argument.partition("=")[2] or "".join(arguments[i + 1 : i + 2])
+            if name not in presets:
+                known = ", ".join(presets) or "none"
+                raise InputError(f"{kind.name} has no preset {name!r}; it has {known}")
+            return presets[name], rest
+    return kind(), list(arguments)

@@ -1,0 +1,136 @@
+"""`sdil judge`: which steps of demonstrations are good, with no policy, in a folder of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from sdil.algorithms import JUDGES, make_judge
+from sdil.cli.console import parse, print_json, print_table
+from sdil.cli.fitting import (
+    as_json,
+    asks_to_resume,
+    parse_fields,
+    preset_of,
+    telling,
+)
+from sdil.errors import InputError
+from sdil.formats.folder import load_demonstrations
+from sdil.judges.evidence import Judge
+from sdil.judging import FittedJudge
+from sdil.runs import Finished, judge, read_run, resume
+
+
+def main(arguments: list[str]) -> None:
+    """Choose the judge, ours where none is named, then parse its own hyper-parameters."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        _print_help()
+        if not arguments:
+            raise InputError("which demonstrations? See above.")
+        return
+    if asks_to_resume(arguments):
+        parse(resume_judging, arguments, "judge")
+        return
+    named = not arguments[0].startswith("-")
+    name, rest = (arguments[0], arguments[1:]) if named else (Judge.name, arguments)
+    if name not in JUDGES:
+        raise InputError(f"there is no judge {name!r}; there are {', '.join(JUDGES)}")
+    configured, rest = preset_of(JUDGES[name], rest)
+    fields, options = parse_fields(configured, JudgeOptions, rest, f"judge {name}")
+    with telling(f"judging by {name}", options.out, "judge") as on_epoch:
+        done = judge(
+            make_judge(name, **dataclasses.asdict(fields)),
+            options.data,
+            options.out,
+            valid=options.valid,
+            seed=options.seed,
+            threads=options.threads,
+            overwrite=options.overwrite,
+            on_epoch=on_epoch,
+        )
+    _report(done, options.as_json)
+
+
+@dataclasses.dataclass(frozen=True)
+class JudgeOptions:
+    """What every judge takes."""
+
+    data: Annotated[Path, tyro.conf.arg(help="Folder of demonstrations to judge.")]
+    out: Annotated[Path, tyro.conf.arg(help="Judgement folder to write; it must not exist.")]
+    valid: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            help="Folder whose clean set decides what is heard; "
+            "without it, a fifth of the clean episodes is held out."
+        ),
+    ] = None
+    seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
+    threads: Annotated[
+        int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
+    ] = 1
+    overwrite: Annotated[bool, tyro.conf.arg(help="Replace the folder if it exists.")] = False
+    as_json: Annotated[bool, tyro.conf.arg(name="json", help="Print the answer as JSON.")] = False
+
+
+def resume_judging(
+    resume_: Annotated[Path, tyro.conf.arg(name="resume")],
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Go on with an interrupted judgement, exactly as if it had never stopped.
+
+    Args:
+        resume_: The judgement folder.
+        as_json: Print the answer as JSON.
+    """
+    name = read_run(resume_).get("name", "")
+    with telling(f"judging by {name}", resume_, "judge") as on_epoch:
+        done = resume(resume_, on_epoch=on_epoch)
+    _report(done, as_json)
+
+
+def _report(done: Finished, json: bool) -> None:
+    fitted = done.result
+    assert isinstance(fitted, FittedJudge)
+    data = read_run(done.folder)["data"]
+    noisy = load_demonstrations(data).noisy
+    optimality = np.concatenate([s.optimality for s in fitted.score(noisy)])
+    summary: dict[str, Any] = {
+        "judge": fitted.name,
+        "signals": [dataclasses.asdict(signal) for signal in fitted.signals],
+        "noisy_steps": len(optimality),
+        "mean": float(optimality.mean()),
+        "good": float((optimality > 0).mean()),
+    }
+    if json:
+        print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
+        return
+    print(f"judged by {fitted.name} in {done.seconds:.1f} s")
+    print_table(
+        "what was listened to",
+        ["signal", "heard", "why"],
+        [[s.name, "yes" if s.heard else "no", s.why] for s in fitted.signals],
+        text_columns=3,
+    )
+    print(f"{summary['good']:.1%} of {len(optimality)} noisy steps score above 0")
+    out = done.folder
+    print(f"written to {out}; the worst and best segments: sdil score {out} --data {data}")
+
+
+def _print_help() -> None:
+    print("usage: sdil judge [JUDGE] --data FOLDER --out JUDGEMENT [OPTIONS]")
+    print("       sdil judge --resume JUDGEMENT\n")
+    print("Says which steps of the noisy demonstrations are good, with no policy.")
+    print("sdil score, curate, report and train --judge take the judgement.\n")
+    print("judges:")
+    for name, kind in JUDGES.items():
+        about = "ours, if none is named" if name == Judge.name else kind.reference
+        first_line = (kind.__doc__ or "").strip().splitlines()[0]
+        inner = "" if kind in (Judge, JUDGES["pu"]) else "What it weighs noisy steps by: "
+        text = f"  {name:<12} {inner}{first_line} ({about})"
+        print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
+    print("\nsdil judge JUDGE --help lists every hyper-parameter.")

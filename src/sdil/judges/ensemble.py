@@ -1,0 +1,36 @@
+"""Several small networks of one shape, run side by side."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MEMBERS = 3
+
+
+class Ensemble(nn.Module):
+    """Networks with two hidden layers each."""
+
+    def __init__(self, members: int, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        sizes = (inputs, hidden, hidden, outputs)
+        self.weights = nn.ParameterList(
+            (2 * torch.rand(members, a, b) - 1) / a**0.5 for a, b in pairwise(sizes)
+        )
+        self.biases = nn.ParameterList(torch.zeros(members, 1, b) for b in sizes[1:])
+
+    def __len__(self) -> int:
+        return len(self.weights[0])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(members, B, inputs) to (members, B, outputs)."""
+        return self.after_first(torch.baddbmm(self.biases[0], inputs, self.weights[0]))
+
+    def after_first(self, hidden: Tensor) -> Tensor:
+        """The rest, from what the first layer gives. (members, B, hidden)"""
+        for weights, biases in zip(list(self.weights)[1:], list(self.biases)[1:], strict=True):
+            hidden = torch.baddbmm(biases, F.leaky_relu(hidden, 0.1), weights)
+        return hidden

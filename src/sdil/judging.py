@@ -1,0 +1,163 @@
+"""What a judge is: demonstrations in, scores of steps and segments out, with no policy.
+
+A judge is a frozen dataclass of hyper-parameters; `fit` looks at a clean and a noisy set and
+returns a `FittedJudge`, which answers `score(trajectories)`, says what it listened to and why, and
+is saved and loaded like a policy. Judges themselves are in `judges/`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from sdil.demonstrations import Demonstrations, pack_given
+from sdil.errors import InputError
+from sdil.limits import check_fields
+from sdil.saved import Saved, damaged, read_saved, write_saved
+from sdil.scores import JudgedSteps, StepScores
+from sdil.spaces import Spaces, require_vectors_and_discrete_actions
+from sdil.training import OnEpoch, State, check_seed
+from sdil.trajectories import Trajectories, Trajectory
+
+FORMAT_VERSION = 1
+JUDGE = "judge"  # the stem of its files
+NONE_LEFT = (
+    "every noisy demonstration is of a group that is held out for validation, so none is left to "
+    "judge from; pass `valid`, or give more groups"
+)
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Something that a judge could listen to, and whether it did."""
+
+    name: str
+    heard: bool
+    why: str
+    """In a sentence."""
+
+
+class JudgesSteps(Protocol):
+    """Anything that judges: a fitted judge, or a policy that has one."""
+
+    spaces: Spaces
+
+    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]: ...
+
+
+class FittedJudge(Saved):
+    """What `judge.fit` returns."""
+
+    name: str
+    """Of the judge that it is."""
+    seed: int
+    """It was fitted with."""
+    random_state: Tensor | None = None
+    """Where the random numbers of its training ended: a learner that goes on with the same seed
+    draws from there, so that a judge made beforehand and its own give the same policy."""
+
+    @property
+    @abstractmethod
+    def signals(self) -> tuple[Signal, ...]:
+        """What it could listen to, and what of it is heard."""
+
+    @abstractmethod
+    def judge(self, packed: Trajectories) -> JudgedSteps:
+        """What it says of all steps of these trajectories, one after the other."""
+
+    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
+        """How good each step of any trajectories is."""
+        if not len(trajectories):
+            return []
+        packed = pack_given(trajectories, self.spaces)
+        return self.judge(packed).by_trajectory(packed.split_steps)
+
+    def optimality(self, packed: Trajectories) -> Tensor:
+        """The score of each step, by networks in the precision that learners train with. (N,)"""
+        return torch.from_numpy(self.judge(packed).optimality)
+
+    def likelihood(self, packed: Trajectories) -> Tensor | None:
+        """`p(a_t | s_t)` under clones of the clean set, where it has any. (N,)"""
+        return None
+
+    def advice(self) -> Callable[[Tensor], Tensor] | None:
+        """What it says of each action in a state: observations (B, ...) to log-odds of "good"
+        (B, A), 0 where it knows nothing. None where it knows nothing anywhere."""
+        return None
+
+    def save(self, folder: str | Path) -> None:
+        """Write `judge.safetensors` and `judge.json` into a folder."""
+        write_saved(Path(folder), JUDGE, self.about(), self.tensors(), version=FORMAT_VERSION)
+
+    def about(self) -> dict[str, Any]:
+        """All of it that is not a tensor."""
+        return {
+            "kind": self.kind,
+            "judge": self.name,
+            "hyperparameters": self.hyperparameters,
+            "seed": self.seed,
+            "spaces": self.spaces.to_json(),
+            "configuration": self.configuration(),
+        }
+
+
+class AnyJudge(Protocol):
+    """A frozen dataclass of hyper-parameters that turns demonstrations into a fitted judge."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def reference(self) -> str: ...
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> FittedJudge: ...
+
+
+def check_judge(demos: Demonstrations, judge: Any, seed: int) -> None:
+    """Refuse what cannot be judged from: data, hyper-parameters or seed."""
+    require_vectors_and_discrete_actions(demos.spaces, judge.name)
+    check_fields(judge, judge.name)
+    check_seed(seed)
+    if not len(demos.noisy):
+        raise InputError(
+            "there are no noisy demonstrations, so there is nothing to tell from the clean ones; "
+            "give a clean and a noisy set"
+        )
+
+
+def rebuild_judge(
+    about: dict[str, Any], tensors: dict[str, Tensor], kinds: dict[str, type[FittedJudge]]
+) -> FittedJudge:
+    """The inverse of `about` and `tensors`; `kinds` maps saved names to classes."""
+    spaces = Spaces.from_json(about["spaces"])
+    tensors = dict(tensors)
+    judge = kinds[about["kind"]].build(spaces, about["configuration"], tensors)
+    judge.name, judge.seed = str(about["judge"]), int(about["seed"])
+    judge.hyperparameters = dict(about["hyperparameters"])
+    return judge
+
+
+def read_judge(folder: str | Path, kinds: dict[str, type[FittedJudge]]) -> FittedJudge:
+    """Build the judge saved in `folder`."""
+    folder = Path(folder)
+    if not folder.exists():
+        raise InputError(f"{folder} does not exist; `sdil judge` makes a judgement")
+    what = "a finished judgement (or it was interrupted)"
+    about, tensors = read_saved(folder, JUDGE, version=FORMAT_VERSION, what=what)
+    try:
+        return rebuild_judge(about, tensors, kinds)
+    except Exception as error:  # torch and dictionaries each have their own
+        raise InputError(damaged(folder, JUDGE, error)) from None

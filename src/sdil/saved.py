@@ -1,0 +1,75 @@
+"""What was learned, on disk: tensors as safetensors, the rest as JSON beside them, never pickle."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sdil.errors import InputError
+from sdil.files import new_file, read_json, write_json
+from sdil.spaces import Spaces
+
+
+class Saved(ABC):
+    """A policy or a fitted judge: numbers that were learned, and what gives them their shape."""
+
+    kind: ClassVar[str]
+    """The name its class is saved under."""
+    spaces: Spaces
+    """What it expects of observations and actions."""
+    hyperparameters: dict[str, Any]
+    """Of whatever made it: for the record only."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that was learned, by name."""
+
+    @abstractmethod
+    def configuration(self) -> dict[str, Any]:
+        """What, beside `tensors`, is needed to build it again; JSON."""
+
+    @classmethod
+    @abstractmethod
+    def build(
+        cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> Self:
+        """The inverse of `configuration` and `tensors`."""
+
+
+def write_saved(
+    folder: Path, stem: str, about: dict[str, Any], tensors: dict[str, Tensor], *, version: int
+) -> None:
+    """Write `stem`.safetensors and `stem`.json into a folder."""
+    with new_file(folder / f"{stem}.safetensors") as temporary:
+        save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, temporary)
+    write_json(folder / f"{stem}.json", {"format": version, **about})
+
+
+def read_saved(
+    folder: Path, stem: str, *, version: int, what: str
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What `write_saved` wrote; `what` the folder should have been, for complaints."""
+    path = folder / f"{stem}.json"
+    about = read_json(path, what=what)
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != version:
+        raise InputError(
+            f"{path}: format {found!r} is not the one this version reads ({version}); "
+            "use the sdil it was made with, or make it again"
+        )
+    try:
+        return about, load_file(folder / f"{stem}.safetensors")
+    except Exception as error:  # safetensors raises its own kind
+        raise InputError(damaged(folder, stem, error)) from None
+
+
+def damaged(folder: Path, stem: str, error: Exception) -> str:
+    """What is said where the two files make no sense."""
+    return (
+        f"{folder}: {stem}.safetensors and {stem}.json are damaged or do not belong together "
+        f"({type(error).__name__}: {error})"
+    )

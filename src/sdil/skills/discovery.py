@@ -1,0 +1,454 @@
+"""Algorithm 2 of the paper: discover skills on clean and noisy demonstrations (section 4.2).
+
+Per batch everyone descends `L_imi + lambda L_mi`, and with it the negative entropy of the skills'
+usage. Departures from the paper:
+
+- `L_mi` is the negated Jensen-Shannon bound, so `T` descends it too; the paper's `max_T` and
+  `T <- T + grad` have the sign reversed.
+- Usage entropy. As written, K = 8 skills collapse to two. Its weight is 0 in `SDIL.paper()`.
+- A fixed share of each batch is drawn from the clean set, however small that is.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import gymnasium as gym
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sdil.clustering import fit_clusters
+from sdil.demonstrations import Demonstrations
+from sdil.limits import Count, CountOrNone, Positive, Share, Weight
+from sdil.networks.encoders import RecordedFeatures
+from sdil.networks.hierarchical import SkillArchitecture, SkillModel
+from sdil.networks.skills import Compatibility, select
+from sdil.skills.optimality import skill_scores, step_scores
+from sdil.skills.pairs import Pairs, find_pairs
+from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
+from sdil.windows import Windows, as_tensor, varying_inputs
+
+_HISTOGRAM_BINS = 10
+
+
+@dataclass(frozen=True)
+class DiscoveryFields:
+    """The hyper-parameters of phase 1: those of SDIL and of the paper's judge alike."""
+
+    n_skills: Count = 8
+    """K, the number of skills."""
+    skill_size: Count = 16
+    """d_z, the size of a skill embedding."""
+    look_back: CountOrNone = 5
+    """M, past (state, action) pairs that choose the skill."""
+    hidden: Count = 64
+    """Width of the hidden layers."""
+    layers: Count = 2
+    """Number of hidden layers."""
+    learning_rate: Positive = 1e-3
+    """Adam's step size."""
+    weight_decay: Weight = 5e-4
+    """L2 penalty on the weights, those of T apart."""
+    batch_size: Count = 256
+    """Steps per update."""
+    temperature: Positive = 1.0
+    """Of the Gumbel-softmax that selects skills in training."""
+    mi_weight: Weight = 1.0
+    """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
+    usage_weight: Weight = 3.0
+    """Weight of the entropy that keeps skills alive; 0 as in the paper."""
+    next_state: bool = True
+    """Whether discovery sees the next state; False is the paper's SDIL*."""
+    epsilon: Weight = 0.1
+    """A step is good above it, bad below minus it, otherwise unknown."""
+    positive_filter: Literal["opposed", "difference"] = "opposed"
+    """Positives dropped: opposed, one good and one bad; difference, scores that differ by more."""
+    zeta_step: Weight = 0.05
+    """Growth per epoch of the share of batches paired by embeddings; 0 is the paper's "w/o DEC"."""
+    n_clusters: Count = 8
+    """Clusters of input states that pair the other batches."""
+    positives: CountOrNone = 3
+    """Positive partners per step, beside itself."""
+    negatives: Count = 6
+    """Negative partners per step."""
+    nearest: Share = 1 / 16
+    """Share of the batch that counts as near."""
+    farthest: Share = 1 / 2
+    """Share of the batch that counts as far."""
+    pu_interval: Count = 10
+    """N_PU, epochs between estimates of optimality."""
+    delta: Positive = 0.01
+    """Keeps the preference score from a division by zero."""
+    clip_preference: bool = True
+    """Whether the preference score is clipped to [-1, 1]; not in the paper."""
+    clean_share: Share = 0.25
+    """Share of each discovery batch drawn from the clean set; 0 draws from both as they come."""
+    discovery_epochs: Count = 15
+    """Epochs of phase 1."""
+    discovery_min_updates: CountOrNone = 500
+    """Updates of phase 1 at the least."""
+
+    @property
+    def architecture(self) -> SkillArchitecture:
+        """The size of the networks."""
+        return SkillArchitecture(
+            self.n_skills,
+            self.skill_size,
+            self.look_back,
+            self.hidden,
+            self.layers,
+            self.next_state,
+        )
+
+
+class TrainingSteps:
+    """All training steps, clean ones first, and what discovery needs to know of each."""
+
+    def __init__(self, demos: Demonstrations, settings: DiscoveryFields, seed: int) -> None:
+        everything = demos.all
+        lengths = as_tensor(everything.lengths)
+        self.inputs = varying_inputs(everything)
+        """The entries of an observation that are not the same throughout: the others can teach
+        nothing, and cost time. (I,)"""
+        self.windows = Windows(everything, settings.look_back, self.inputs)
+        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
+        self.n_actions = int(demos.spaces.action.n)
+        self.actions = self.windows.actions[self.windows.steps]  # (N,)
+        self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
+        self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
+        self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
+        self.clean = torch.arange(demos.clean.n_steps)
+        self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
+        self.clusters = (
+            _cluster(self.windows, settings.n_clusters, seed)
+            if settings.mi_weight > 0
+            else torch.zeros(len(self.windows), dtype=torch.int64)
+        )
+        """k-means cluster of each step's state; all 0 where nothing is paired. (N,)"""
+
+    def with_clean_ones(self, optimality: Tensor) -> Tensor:
+        """Scores of all steps (N,), where clean ones have 1."""
+        return torch.where(self.is_clean, 1.0, optimality.float())
+
+
+def first_models(
+    steps: TrainingSteps, settings: DiscoveryFields
+) -> tuple[SkillModel, SkillModel, Compatibility]:
+    """`f_bi`, `g`, `pi_low`; then those of phase 2, with `f_uni`; and `T`: all random yet.
+
+    They know the statistics of the training steps.
+    """
+    sizes = len(steps.inputs), steps.n_actions
+    discovered = SkillModel(*sizes, settings.architecture, sees_next=settings.next_state)
+    model = SkillModel(*sizes, settings.architecture, sees_next=False)
+    T = Compatibility(*sizes, settings.skill_size, settings.hidden)
+    discovered.encoder.features.standardise.fit(steps.windows)
+    statistics = discovered.encoder.features.standardise.state_dict()
+    for part in (discovered.pi_low, model.encoder.features, model.pi_low):
+        part.standardise.load_state_dict(statistics)
+    return discovered, model, T
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the loss sees of B steps."""
+
+    features: Tensor
+    """The window, and `s_{t+1}` where it is looked at, standardised. (B, F)"""
+    steps: Tensor
+    """`s_t`, standardised, beside `a_t` one-hot. (B, I + A)"""
+    states: Tensor
+    """`s_t`, standardised. (B, I)"""
+    actions: Tensor
+    clusters: Tensor
+    is_clean: Tensor
+    scores: Tensor | None
+    """Estimated optimality; None before the first estimate. (B,)"""
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """All that is random in the loss."""
+
+    gumbel: Tensor
+    """(B, K)"""
+    positive: Tensor
+    """Uniform. (B, positives)"""
+    negative: Tensor
+    """Uniform. (B, negatives)"""
+    by_embedding: bool
+    """Whether candidates come from embeddings (DEC) or from clusters."""
+
+
+def discovery_loss(
+    model: SkillModel, T: Compatibility, batch: Batch, random: Randomness, settings: DiscoveryFields
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The terms that are descended, and figures worth logging. A function of its arguments."""
+    f_bi, g, pi_low = model.encoder, model.g, model.pi_low
+    embeddings = f_bi.body(batch.features)  # z'_t (B, d_z)
+    log_probs = g.log_probs(embeddings)  # Eq. 1 (B, K)
+    chosen = select(log_probs, random.gumbel, settings.temperature)  # Eq. 2 (B, K)
+    skills = chosen @ g.prototypes  # z_t (B, d_z)
+    logits = pi_low.act(batch.states, skills)
+    terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
+    figures = {"skill": log_probs.detach().argmax(1)}  # the most probable one (B,)
+    if settings.usage_weight > 0:
+        mean = log_probs.exp().mean(0)  # (K,)
+        terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())
+    if settings.mi_weight > 0:
+        pairs = find_pairs(
+            embeddings.detach(),
+            batch.clusters,
+            batch.scores,
+            batch.is_clean,
+            random.positive,
+            random.negative,
+            settings,
+            by_embedding=random.by_embedding,
+        )
+        fit = T(batch.steps, chosen, g.prototypes, pairs.partners)  # (B, 1 + P + Q)
+        contrast = contrastive_loss(fit, pairs)
+        terms["mi"] = settings.mi_weight * contrast
+        figures["contrastive"] = contrast
+        figures["pairs"] = pairs.counts
+    return terms, figures
+
+
+def contrastive_loss(fit: Tensor, pairs: Pairs) -> Tensor:
+    """Eq. 5, `L_mi`, from T's values: softplus(-T) of positives, softplus(T) of negatives.
+
+    Negatives are the far ones, not draws from the marginal: a contrastive loss, no estimate of
+    mutual information.
+    """
+    return (F.softplus(pairs.signs * fit) * pairs.weights).sum() / len(fit)
+
+
+class Discovery:
+    """Phase 1: epochs of Algorithm 2, and an estimate of optimality every N_PU of them."""
+
+    def __init__(
+        self,
+        steps: TrainingSteps,
+        model: SkillModel,
+        T: Compatibility,
+        settings: DiscoveryFields,
+        generator: torch.Generator,
+        judged: Tensor | None = None,
+    ) -> None:
+        """`judged` are scores of all training steps (N,), where they come from elsewhere."""
+        self.steps, self.model, self.T, self.settings = steps, model, T, settings
+        self.optimisation = Optimisation(
+            {"model": model, "T": T},
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            generator=generator,
+            without_decay=("T",),
+        )
+        self.updates_per_epoch = math.ceil(len(steps.windows) / settings.batch_size)
+        self.total = max(
+            settings.discovery_epochs,
+            math.ceil(settings.discovery_min_updates / self.updates_per_epoch),
+        )
+        self.epoch = 0
+        self._judged = judged
+        self.scores = judged
+        """Estimated optimality of each training step, clean ones 1. (N,)"""
+        self.skill_optimality = torch.full((settings.n_skills,), torch.nan)
+        """`s_k^op`; unknown without noisy data. (K,)"""
+        self.usage = torch.zeros(settings.n_skills)
+        """The share of steps whose most probable skill is k, in the last epoch. (K,)"""
+        self.mixed_pairs_survived = 0.0
+        """The share of clean-noisy positives that passed the filter in the last epoch."""
+
+    @cached_property
+    def _features(self) -> RecordedFeatures:
+        """All parts of the model are given states as the encoder standardises them."""
+        return RecordedFeatures(self.steps.windows, self.model.encoder.features)
+
+    @property
+    def perplexity(self) -> float:
+        """How many skills are in use: the exponential of the usage's entropy."""
+        share = self.usage[self.usage > 0]
+        return float(torch.exp(-(share * share.log()).sum()))
+
+    def run(self, on_epoch: OnEpoch | None, resume: State | None) -> None:
+        """Discover; `resume` is a state that `on_epoch` was given before."""
+        if resume is not None:
+            self._restore(resume)
+        while self.epoch < self.total:
+            losses = self._train_one_epoch()
+            self.epoch += 1
+            figures = {"usage": self.usage.tolist()}
+            due = self.epoch % self.settings.pu_interval == 0 or self.epoch == self.total
+            if due and len(self.steps.noisy):
+                self._estimate_optimality()
+            if self.scores is not None:
+                counts = torch.histc(self.scores[self.steps.noisy], _HISTOGRAM_BINS, -1.0, 1.0)
+                figures["scores"] = (counts / counts.sum()).tolist()
+            if on_epoch is not None:
+                noisy = None if self.scores is None else self.scores[self.steps.noisy]
+                on_epoch(
+                    Epoch(
+                        "discover",
+                        self.epoch,
+                        self.total,
+                        losses,
+                        self.state,
+                        figures,
+                        scores=noisy,
+                    )
+                )
+
+    def warn_of_collapse(self) -> None:
+        """Say what went wrong, and what to change."""
+        settings = self.settings
+        if self.perplexity < settings.n_skills / 2:
+            warnings.warn(
+                f"discovery failed: only {self.perplexity:.1f} of {settings.n_skills} skills are "
+                "in use. Raise usage_weight, lower n_skills, or give more data.",
+                stacklevel=3,
+            )
+        if len(self.steps.noisy) and settings.mi_weight > 0 and self.mixed_pairs_survived == 0.0:
+            warnings.warn(
+                "no clean step was paired with a noisy one at the end of discovery, so the noisy "
+                'set taught the clean skills nothing. Use positive_filter="opposed", or raise '
+                "epsilon.",
+                stacklevel=3,
+            )
+
+    def state(self) -> State:
+        """Everything, flat, as tensors."""
+        return {
+            **self.optimisation.state(),
+            **self.result(),
+            "epoch": torch.tensor(self.epoch),
+        }
+
+    def result(self) -> State:
+        """What later phases need beside the model's weights."""
+        scores = {} if self.scores is None else {"scores": self.scores}
+        mixed = torch.tensor(self.mixed_pairs_survived, dtype=torch.float64)
+        return {
+            **scores,
+            "skill_optimality": self.skill_optimality,
+            "usage": self.usage,
+            "mixed_pairs_survived": mixed,
+        }
+
+    def load_result(self, result: State) -> None:
+        self.scores = result.get("scores", self._judged)
+        self.skill_optimality = result["skill_optimality"]
+        self.usage = result["usage"]
+        self.mixed_pairs_survived = float(result["mixed_pairs_survived"])
+
+    def _restore(self, state: State) -> None:
+        self.optimisation.restore(state)
+        self.load_result(state)
+        self.epoch = int(state["epoch"])
+
+    def _train_one_epoch(self) -> dict[str, float]:
+        settings, generator = self.settings, self.optimisation.generator
+        zeta = min(1.0, self.epoch * settings.zeta_step)
+        n = self.updates_per_epoch
+        sources = (torch.rand(n, generator=generator) < zeta).tolist()
+        told: dict[str, list[Tensor]] = {}  # averaged when the epoch is over: fewer operations
+        for index, source in zip(self._batches(n), sources, strict=True):
+            random = self._draw(len(index), source)
+            terms, figures = discovery_loss(
+                self.model, self.T, self._batch(index), random, settings
+            )
+            self.optimisation.descend(total(terms))
+            for name, value in (*terms.items(), *figures.items()):
+                told.setdefault(name, []).append(value.detach())
+        skills = torch.cat(told.pop("skill"))
+        self.usage = skills.bincount(minlength=settings.n_skills) / len(skills)
+        pairs = told.pop("pairs", None)
+        means = {name: float(torch.stack(values).double().mean()) for name, values in told.items()}
+        refuse_divergence("discover", means)
+        if pairs is not None:
+            candidates, survived, mixed, mixed_survived = torch.stack(pairs).sum(0).tolist()
+            means["survived"] = survived / candidates if candidates else 1.0
+            self.mixed_pairs_survived = mixed_survived / mixed if mixed else 0.0
+            means["survived_clean_noisy"] = self.mixed_pairs_survived
+        dead = int((self.usage < 0.01).sum())
+        return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
+
+    def _batches(self, n: int) -> list[Tensor]:
+        """Step numbers of n batches, a fixed share of each from the clean set."""
+        steps, size, generator = self.steps, self.settings.batch_size, self.optimisation.generator
+        if self.settings.clean_share == 0.0 or not len(steps.noisy) or size == 1:
+            return list(_deal(len(steps.windows), n * size, generator).split(size))
+        of_clean = min(max(1, round(size * self.settings.clean_share)), size - 1)
+        clean = steps.clean[_deal(len(steps.clean), n * of_clean, generator)].view(n, -1)
+        noisy = steps.noisy[_deal(len(steps.noisy), n * (size - of_clean), generator)].view(n, -1)
+        return list(torch.cat([clean, noisy], 1))
+
+    def _batch(self, index: Tensor) -> Batch:
+        features, steps = self._features.at(index)
+        return Batch(
+            features=features,
+            steps=steps,
+            states=steps[:, : len(self.steps.inputs)],
+            actions=self.steps.actions.index_select(0, index),
+            clusters=self.steps.clusters.index_select(0, index),
+            is_clean=self.steps.is_clean.index_select(0, index),
+            scores=None if self.scores is None else self.scores.index_select(0, index),
+        )
+
+    def _draw(self, size: int, by_embedding: bool) -> Randomness:
+        settings, generator = self.settings, self.optimisation.generator
+        pairs = torch.rand(size, settings.positives + settings.negatives, generator=generator)
+        return Randomness(
+            gumbel=gumbel(size, settings.n_skills, generator),
+            positive=pairs[:, : settings.positives],
+            negative=pairs[:, settings.positives :],
+            by_embedding=by_embedding,
+        )
+
+    @torch.no_grad()
+    def _estimate_optimality(self) -> None:
+        """One deterministic pass over the training set."""
+        model, windows = self.model, self.steps.windows
+        selection, likelihood = [], []
+        for index in windows.parts():
+            selection.append(model.selection(windows, index))
+            states = windows.at(index).state
+            log_probs = model.pi_low.for_every_skill(states, model.g.prototypes).log_softmax(2)
+            actions = windows.actions_at(index)[:, None, None].expand(-1, log_probs.shape[1], 1)
+            likelihood.append(log_probs.gather(2, actions)[..., 0].exp())  # p(a_t | s_t, z^k)
+        chosen = torch.cat(selection)
+        self.skill_optimality = skill_scores(
+            chosen,
+            torch.cat(likelihood),
+            self.steps.trajectory,
+            self.steps.trajectory_is_clean,
+            delta=self.settings.delta,
+            clip_preference=self.settings.clip_preference,
+        )
+        if self._judged is None:
+            self.scores = torch.where(
+                self.steps.is_clean, 1.0, step_scores(chosen, self.skill_optimality)
+            )
+
+
+def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:
+    """Noise from Gumbel(0, 1). (size, K)"""
+    uniform = torch.rand(size, n_skills, generator=generator)
+    return uniform.clamp_(min=1e-30, max=1.0 - 2**-24).log_().neg_().log_().neg_()
+
+
+def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:
+    """`count` item numbers: shuffled decks, one after the other."""
+    decks = [torch.randperm(items, generator=generator) for _ in range(math.ceil(count / items))]
+    return torch.cat(decks)[:count]
+
+
+def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
+    """k-means of the standardised input states, computed once. (N,)"""
+    clusters = fit_clusters(windows.observations, windows.rows, n_clusters, seed)
+    return clusters.labels(windows.observations, windows.rows)

@@ -1,0 +1,151 @@
+"""`sdil judge`, and the commands that take a judgement as they take a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import sdil
+from sdil.cli import main
+
+QUICK = ("--clone-updates", 40, "--distance-updates", 40)
+
+
+def run(*arguments: object) -> int:
+    """The exit code of a command run in this process."""
+    try:
+        return main([str(a) for a in arguments])
+    except SystemExit as stop:  # tyro's way to refuse
+        return int(stop.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("judge") / "demos"
+    assert run("collect", "fourrooms", "--clean", 10, "--noisy", 20, "--out", out) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def judgement(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("judged") / "judgement"
+    assert run("judge", "--data", folder, "--out", out, *QUICK) == 0
+    return out
+
+
+def test_it_says_what_it_heard(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run("judge", "--data", folder, "--out", tmp_path / "j", *QUICK) == 0
+    text = capsys.readouterr().out
+    assert "judged by evidence in" in text
+    assert all(name in text for name in ("likelihood", "progress", "value", "heard"))
+    assert "noisy steps score above 0" in text
+    assert max(len(line) for line in text.splitlines() if "│" in line) <= 80
+    assert run("judge", "dwbc", "--data", folder, "--out", tmp_path / "d", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["judge"] == "dwbc"
+    assert told["signals"][0]["heard"] is True
+    assert 0 <= told["good"] <= 1
+
+
+def test_fields_are_the_judges_own(folder, tmp_path, capsys):
+    options = ["--data", folder, "--out", tmp_path / "j"]
+    assert run("judge", "pu", *options, "--discovery-epochs", 1, "--n-skills", 3) == 0
+    assert json.loads((tmp_path / "j" / "run.json").read_text())["hyperparameters"]["n_skills"] == 3
+    assert run("judge", *options) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert run("judge", *options, "--overwrite", "--signals", "luck") == 2
+    assert "evidence: signals must be some of" in capsys.readouterr().err
+    assert run("judge", "nobody", *options) == 2
+    assert "there is no judge 'nobody'" in capsys.readouterr().err
+    assert run("judge") == 2
+
+
+@pytest.mark.parametrize("name", ["worst", "best"])
+def test_segments_are_ranked(folder, judgement, capsys, name):
+    assert run("score", judgement, "--data", folder, "--worst", 7, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    totals = [s["optimality"] * (s["stop"] - s["start"]) for s in told[name]]
+    assert len(totals) == 7
+    assert totals == sorted(totals, reverse=name == "best")
+    assert run("score", judgement, "--data", folder) == 0
+    text = capsys.readouterr().out
+    assert f"{name} segments" in text
+    assert told[name][0]["episode"] in text
+
+
+def test_a_table_is_what_its_name_says(folder, judgement, tmp_path, capsys):
+    table = tmp_path / "x.csv"
+    assert run("score", judgement, "--data", folder, "--out", table) == 0
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    demos = sdil.load_demonstrations(folder)
+    assert len(rows) == demos.noisy.n_steps
+    score = sdil.load_judge(judgement).score(demos.noisy)[0]
+    assert float(rows[0]["optimality"]) == pytest.approx(score.optimality[0])
+    assert run("score", judgement, "--data", folder, "--out", tmp_path / "x.txt") == 2
+    assert "must end in .parquet or .csv" in capsys.readouterr().err
+    assert not (tmp_path / "x.txt").exists()
+
+
+def test_curate_and_train_take_a_judgement(folder, judgement, tmp_path, capsys):
+    curated = ["curate", judgement, "--data", folder, "--keep-share", 0.5]
+    assert run(*curated, "--out", tmp_path / "curated") == 0
+    made = json.loads((tmp_path / "curated" / "curated.json").read_text())
+    assert made["learner"] == "evidence"
+    short = ["--max-updates", 20, "--min-updates", 20]
+    options = ["--data", folder, "--out", tmp_path / "run", "--judge", judgement]
+    assert run("train", "scored-bc", *options, *short) == 0
+    assert sdil.load_policy(tmp_path / "run").judge.hyperparameters["clone_updates"] == 40
+    capsys.readouterr()
+    assert run("train", "bc", *options[:2], "--out", tmp_path / "bc", "--judge", judgement) == 2
+    assert "bc has no use for a judge" in capsys.readouterr().err
+
+
+def test_a_page_of_a_judgement_and_of_what_was_saved_by_hand(folder, judgement, tmp_path, capsys):
+    page = tmp_path / "judged.html"
+    assert run("report", judgement, "--out", page) == 0
+    assert "<title>evidence on fourrooms" in page.read_text()
+    policy = sdil.DWBC(max_updates=20, min_updates=20).fit(sdil.load_demonstrations(folder))
+    policy.save(tmp_path / "by-hand")
+    by_hand = ["report", tmp_path / "by-hand", "--out", tmp_path / "by-hand.html", "--no-rollouts"]
+    capsys.readouterr()
+    assert run(*by_hand) == 2
+    assert "pass --data FOLDER" in capsys.readouterr().err
+    assert run(*by_hand, "--data", folder) == 0
+    assert "<title>dwbc on fourrooms" in (tmp_path / "by-hand.html").read_text()
+    policy.judge.save(tmp_path / "judge-by-hand")
+    options = ["--data", folder, "--out", tmp_path / "j.html"]
+    assert run("report", tmp_path / "judge-by-hand", *options) == 0
+
+
+def test_what_judges_nothing_is_told_apart(folder, tmp_path, capsys):
+    options = ["--data", folder, "--out", tmp_path / "bc", "--max-updates", 20]
+    assert run("train", "bc", *options) == 0
+    for command in (["score"], ["report", "--out", tmp_path / "x.html"]):
+        name, *rest = command
+        assert run(name, tmp_path / "bc", "--data", folder, *rest) == 2
+        assert "bc does not judge steps" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on(folder, tmp_path):
+    command = [sys.executable, "-m", "sdil.cli", "judge", "--data", str(folder), "--out"]
+    process = subprocess.Popen([*command, str(tmp_path / "cut")], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list((tmp_path / "cut").glob("checkpoint-3*")):
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert f"Go on with: sdil judge --resume {tmp_path / 'cut'}" in said
+    assert run("judge", "--resume", tmp_path / "cut") == 0
+    assert run("judge", "--data", folder, "--out", tmp_path / "whole") == 0
+    files = [tmp_path / name / "judge.safetensors" for name in ("cut", "whole")]
+    assert files[0].read_bytes() == files[1].read_bytes()

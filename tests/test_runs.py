@@ -1,0 +1,124 @@
+"""Run folders and judgement folders from Python."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import sdil
+from sdil import InputError
+from sdil.runs import read_run
+
+SHORT = sdil.SDIL(
+    discovery_epochs=3,
+    discovery_min_updates=1,
+    n_skills=2,
+    min_updates=20,
+    max_updates=40,
+    patience=20,
+)
+QUICK = sdil.Judge(clone_updates=40, distance_updates=40)
+
+
+class KilledError(Exception):
+    pass
+
+
+def die_after(count):
+    heard = []
+
+    def on_epoch(epoch):
+        heard.append(epoch)
+        if len(heard) == count:
+            raise KilledError
+
+    return on_epoch
+
+
+@pytest.fixture(scope="module")
+def data(fourrooms, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "demos"
+    demos, truth = fourrooms
+    sdil.save_demonstrations(demos, folder, environment="sdil/fourrooms-v0", truth=truth)
+    return folder
+
+
+def test_a_run_says_what_it_was_given_and_not_how(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(data.parent)
+    done = sdil.train(sdil.BC(max_updates=40), "demos", tmp_path / "run", seed=3)
+    about = read_run(done.folder)
+    assert "command" not in about
+    assert about["data"] == str(data)  # whole, so that it can be resumed from anywhere
+    assert (about["makes"], about["name"], about["seed"]) == ("policy", "bc", 3)
+    assert about["hyperparameters"]["max_updates"] == 40
+    assert done.epochs == len(json.loads((done.folder / "epochs.json").read_text()))
+    again = sdil.load_policy(done.folder)
+    seen = sdil.load_demonstrations(data).clean[0].observations
+    np.testing.assert_array_equal(again.predict(seen)[0], done.result.predict(seen)[0])
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_judgement_resumes_bit_for_bit(data, tmp_path, stop):
+    whole = sdil.judge(QUICK, data, tmp_path / "whole", seed=1)
+    with pytest.raises(KilledError):
+        sdil.judge(QUICK, data, tmp_path / "cut", seed=1, on_epoch=die_after(min(stop, 4)))
+    resumed = sdil.resume(tmp_path / "cut")
+    files = [f.folder / "judge.safetensors" for f in (whole, resumed)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert not list(resumed.folder.glob("checkpoint-*"))
+    with pytest.raises(InputError, match="is finished"):
+        sdil.resume(tmp_path / "cut")
+
+
+def test_training_with_a_judge_resumes_bit_for_bit(data, tmp_path):
+    judgement = sdil.judge(QUICK, data, tmp_path / "judgement")
+    whole = sdil.train(SHORT, data, tmp_path / "whole", judge=judgement.folder)
+    with pytest.raises(KilledError):
+        sdil.train(SHORT, data, tmp_path / "cut", judge=judgement.result, on_epoch=die_after(4))
+    assert (tmp_path / "cut" / "judge" / "judge.json").exists()
+    resumed = sdil.resume(tmp_path / "cut")
+    files = [f.folder / "policy.safetensors" for f in (whole, resumed)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert not (resumed.folder / "judge").exists()
+    assert read_run(resumed.folder)["judge"] == "evidence"
+    assert sdil.load_policy(resumed.folder).judge.name == "evidence"
+
+
+def test_the_truth_is_recorded_beside_the_losses(data, tmp_path):
+    done = sdil.train(SHORT, data, tmp_path / "run")
+    epochs = json.loads((done.folder / "epochs.json").read_text())
+    discover = [e for e in epochs if e["phase"] == "discover"]
+    assert 0 <= discover[-1]["score_auroc"] <= 1
+    assert epochs[-1]["bad_steps"] >= 0
+    assert "bad_steps" not in discover[-1]
+
+
+def test_a_learner_that_takes_the_truth_is_told_it(data, tmp_path, demos):
+    oracle = sdil.Oracle(max_updates=20)
+    assert sdil.train(oracle, data, tmp_path / "run").result.learner == "oracle"
+    untold = tmp_path / "untold"
+    sdil.save_demonstrations(demos, untold)
+    with pytest.raises(InputError, match=r"has no truth.npz; oracle needs to be told"):
+        sdil.train(oracle, untold, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("learner", "more", "said"),
+    [
+        (sdil.BC(), {"judge": QUICK}, "bc has no use for a judge"),
+        (SHORT, {"judge": QUICK, "clean_only": True}, "says nothing where only the clean set"),
+        (SHORT, {"judge": "nowhere"}, "nowhere does not exist"),
+        (sdil.BC(hidden=0), {}, "bc: hidden must be"),
+        (sdil.BC(), {"seed": -1}, "a seed lies between"),
+        (sdil.BC(), {"threads": 0}, "threads must be at least 1"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_written(data, tmp_path, learner, more, said):
+    if more.get("judge") is QUICK:
+        more = more | {"judge": QUICK.fit(sdil.load_demonstrations(data))}
+    with pytest.raises(InputError, match=said):
+        sdil.train(learner, data, tmp_path / "run", **more)
+    assert not (tmp_path / "run").exists()
