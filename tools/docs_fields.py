@@ -10,7 +10,9 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from sdil import limits
 
 SOURCE = Path(__file__).parent.parent / "src"
 _MARK = re.compile(r"^\{\{ fields ([\w.]+) \}\}$", re.MULTILINE)
@@ -23,14 +25,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def table(name: str) -> str:
     """The fields of a class, such as "sdil.algorithms.bc.BC", as a Markdown table."""
-    rows: dict[str, tuple[str, str]] = {}
-    for field, default, meaning in _fields(name):
-        rows.setdefault(field, (default, meaning))  # a class's own field wins over its parent's
-    lines = [f"| `{field}` | `{d}` | {meaning} |" for field, (d, meaning) in rows.items()]
-    return "\n".join(["| field | default | what it does |", "|---|---|---|", *lines])
+    rows: dict[str, tuple[str, str, str]] = {}
+    for field, *told in _fields(name):
+        default, limit, meaning = told
+        rows.setdefault(field, (default, limit, meaning))  # a class's own wins over its parent's
+    lines = [f"| `{field}` | `{d}` | {limit} | {m} |" for field, (d, limit, m) in rows.items()]
+    return "\n".join(["| field | default | may be | what it does |", "|---|---|---|---|", *lines])
 
 
-def _fields(name: str) -> Iterator[tuple[str, str, str]]:
+def _fields(name: str) -> Iterator[tuple[str, str, str, str]]:
     module, _, class_name = name.rpartition(".")
     tree = ast.parse((SOURCE / f"{module.replace('.', '/')}.py").read_text("utf-8"))
     (found,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == class_name)
@@ -41,7 +44,12 @@ def _fields(name: str) -> Iterator[tuple[str, str, str]]:
             continue
         assert isinstance(after, ast.Expr), f"{name}: {ast.unparse(line)} says not what it is"
         meaning = ast.literal_eval(after.value)
-        yield ast.unparse(line.target), ast.unparse(line.value), " ".join(meaning.split())
+        yield (
+            ast.unparse(line.target),
+            ast.unparse(line.value),
+            limits.allowed(_hint(line.annotation)),
+            " ".join(meaning.split()),
+        )
     homes = {
         alias.name: node.module
         for node in tree.body
@@ -51,3 +59,8 @@ def _fields(name: str) -> Iterator[tuple[str, str, str]]:
     for parent in map(ast.unparse, found.bases):
         if homes.get(parent, "").startswith("sdil."):
             yield from _fields(f"{homes[parent]}.{parent}")
+
+
+def _hint(node: ast.expr) -> Any:
+    known = {**vars(limits), "Literal": Literal, "Annotated": Annotated}
+    return eval(compile(ast.Expression(node), "<annotation>", "eval"), known)
