@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs bench install
+.PHONY: demo test test-slow check docs bench install
 
 demo: install       ## collect, train, evaluate and report on FourRooms, end to end
 	$(BIN)/sdil demo --out demo --overwrite
 
-test: install       ## the whole test suite
-	$(BIN)/python -m pytest -n auto
+test: install       ## the tests, in a few minutes; those marked slow are left to `make test-slow`
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow"
+
+test-slow: install  ## the tests that take long: whole runs, workers, Ray, benchmarks
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
 
 check: install      ## lint, format and types
 	$(BIN)/ruff check .

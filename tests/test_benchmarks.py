@@ -18,6 +18,7 @@ STUDIES = sorted(BENCHMARKS.glob("*.toml"))
 SMALLEST = {
     "training_speed": ("--no-peers --transitions 6000 --epochs 1 --rounds 1", 3),
     "rollout_speed": ("--clean 5 --episodes 5 --n-envs 2 --look-backs 1 --rounds 1", 1),
+    "load_check": ("--episodes 6 --rounds 1", 3),
     "training_memory": ("--episodes 50 --features 5 --look-backs 1", 1),
     "discovery_speed": ("--clean 5 --noisy 5 --updates 1 --rounds 1", 2),
     "demonstrators": ("--seeds 0 --episodes 5 --test 5 --collected 20", 6),

@@ -218,3 +218,11 @@ def test_kept_steps_are_exactly_those_above_the_threshold(lengths, seed, thresho
         np.testing.assert_array_equal(mask, expected)
     actions = [a for t, mask in zip(demos.noisy, above, strict=True) for a in t.actions[mask]]
     assert [a for t in curated.demos.noisy for a in t.actions] == actions
+
+
+@pytest.mark.parametrize("options", [{"keep_above": 0.0}, {"keep_share": 0.5}, {"weights": True}])
+@pytest.mark.parametrize("wrong", [5, -1.01, np.nan, np.inf])
+def test_scores_that_are_none_are_refused_by_name(three, wrong, options):
+    scores = scored([1, 0.5, -1, 0.2, 0.2], [-1, 0.9, wrong, wrong], [-0.5])
+    with pytest.raises(InputError, match=r"noisy set, episode 'b', step 2: the score is"):
+        sdil.curate(three, scores, **options)

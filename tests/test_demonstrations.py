@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import FrozenInstanceError, replace
 
 import gymnasium as gym
@@ -252,3 +253,148 @@ def test_fingerprint_changes_with_any_value(make_episode):
         ),
     ]
     assert len({d.fingerprint() for d in [first, *others]}) == 5
+
+
+def test_the_fingerprint_is_the_one_that_runs_and_selections_carry(make_episode):
+    """It must never change: run.json and selections hold it."""
+    bare = Trajectory(np.arange(6, dtype=np.float32).reshape(2, 3), np.array([0, 3]), id="bare")
+    pool = Demonstrations(
+        [make_episode(3, id="a"), bare], [make_episode(2, seed=1, id="b")], SPACES
+    )
+    part = Demonstrations(pool.clean.subset([1, 0]), pool.noisy, SPACES)
+    for demos in (pool, part):
+        digest = hashlib.sha256(repr((SPACES.observation, SPACES.action)).encode())
+        for trajectories in (demos.clean, demos.noisy):
+            digest.update(b"set")
+            for t in trajectories:
+                digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
+                digest.update(t.observations.tobytes() + t.actions.tobytes())
+                digest.update(b"-" if t.rewards is None else t.rewards.tobytes())
+        assert demos.fingerprint() == digest.hexdigest()
+    steps = Trajectory(np.array([[0.0], [0.5]]), np.array([1]), np.array([2.0]), id="x", group="g")
+    assert Demonstrations([steps]).fingerprint()[:16] == "878c7034f253e9a9"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"id": 7}, "its id must be text, not int"),
+        ({"id": None}, "its id must be text, not NoneType"),
+        ({"group": 7}, "its group must be text or None, not int"),
+        ({"group": ["a"]}, "its group must be text or None, not list"),
+    ],
+)
+def test_names_and_groups_are_text(make_episode, more, message):
+    with pytest.raises(InputError, match=message):
+        make_episode(3, **more)
+
+
+@pytest.mark.parametrize(
+    ("actions", "space"),
+    [
+        ([0.0, 1.0, 2.0], gym.spaces.Discrete(3)),
+        (np.float32([0, 4, 2]), gym.spaces.Discrete(5)),
+        ([True, False, True], gym.spaces.Discrete(2)),
+        ([0.0, 0.5, 2.0], gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
+        ([-1.0, 0.0, 1.0], gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
+        ([0.0, 1e12, 0.0], gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
+        (np.float32([[0], [1], [2]]), gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)),
+        (np.float64([[0.1], [1], [2]]), gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)),
+    ],
+)
+def test_a_column_of_whole_numbers_is_a_column_of_discrete_actions(actions, space):
+    demos = Demonstrations([Trajectory(np.zeros((4, 1)), np.asarray(actions))])
+    assert demos.spaces.action == space
+    assert demos.clean.actions.dtype == space.dtype
+    assert demos.clean[0].actions.tolist() == np.asarray(actions).tolist()
+
+
+def test_discrete_or_not_is_said_of_all_episodes():
+    states = np.zeros((3, 1))
+    whole, half = Trajectory(states, [0.0, 1.0]), Trajectory(states, [0.5, 1.0], id="half")
+    assert isinstance(Demonstrations([whole], [half]).spaces.action, gym.spaces.Box)
+    assert Demonstrations([whole], [whole]).spaces.action == gym.spaces.Discrete(2)
+    with pytest.raises(InputError, match="number the actions from 0"):
+        Demonstrations([Trajectory(states, np.array([0, 2**64 - 1], np.uint64))])
+
+
+@pytest.mark.parametrize(
+    ("values", "number"),
+    [
+        (np.array([[1], [2**24]]), np.float32),
+        (np.array([[1], [2**24 + 1]]), np.float64),
+        (np.array([[1], [2**25]]), np.float32),  # even ones go on
+        (np.array([[1], [1 - 2**53]]), np.float64),
+        (np.float64([[0.1], [2**24 + 1]]), np.float64),
+        (np.float32([[0.1], [1]]), np.float32),
+        (np.float16([[0.1], [1]]), np.float16),
+    ],
+)
+def test_inferred_spaces_keep_the_precision(values, number):
+    for demos in (
+        Demonstrations([Trajectory(values, [0])]),
+        Demonstrations([Trajectory(np.zeros((2, 1)), values[:1]), Trajectory(values, values[1:])]),
+    ):
+        kept = demos.all.observations if len(demos.clean) == 1 else demos.clean.actions
+        assert kept.dtype == number
+        assert kept.ravel().tolist() == values.ravel().tolist()
+
+
+def test_one_episode_of_double_precision_is_enough():
+    first, second = Trajectory(np.float32([[1], [2]]), [0]), Trajectory([[0.1], [0.2]], [0])
+    assert Demonstrations([first], [second]).noisy[0].observations.ravel().tolist() == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("values", "number", "message"),
+    [
+        ([[1], [2**24 + 1]], np.float32, r"= 16777217 cannot be kept in float32; .*np\.float64"),
+        ([[1.0], [2.0**24 + 1]], np.float32, r"= 16777217.0 cannot be kept in float32"),
+        ([[1], [2**53 + 1]], np.float64, r"= 9007199254740993 cannot be .* float64; .*np\.int64"),
+        ([[1], [2**63 - 1]], np.float64, r"= 9223372036854775807 cannot be kept in float64"),
+        ([[0.5], [1e300]], np.float32, r"= 1e\+300 cannot be kept in float32"),
+    ],
+)
+def test_a_whole_number_that_the_space_cannot_hold_is_refused(values, number, message):
+    box = gym.spaces.Box(-np.inf, np.inf, (1,), number)
+    with pytest.raises(InputError, match=rf"'x', step 1: observation element \(0,\) {message}"):
+        Demonstrations(
+            [Trajectory(values, [0], id="x")], spaces=Spaces(box, gym.spaces.Discrete(1))
+        )
+    states = np.zeros((3, 1))
+    with pytest.raises(InputError, match=rf"'x', step 1: action element \(0,\) {message}"):
+        Demonstrations([Trajectory(states, values, id="x")], spaces=Spaces(SPACE_OF_ONE, box))
+
+
+SPACE_OF_ONE = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+
+def test_other_numbers_are_rounded_to_the_space_they_were_given():
+    spaces = Spaces(SPACE_OF_ONE, gym.spaces.Discrete(1))
+    demos = Demonstrations([Trajectory([[0.1], [1.0]], [0])], spaces=spaces)
+    assert demos.clean.observations.ravel().tolist() == [np.float32(0.1), 1.0]
+
+
+def test_a_whole_number_too_large_for_an_integer_space_is_refused():
+    box = gym.spaces.Box(-np.inf, np.inf, (1,), np.int16)
+    with pytest.raises(InputError, match=r"step 1: observation element \(0,\) = 40000"):
+        Demonstrations(
+            [Trajectory([[1], [40_000]], [0])], spaces=Spaces(box, gym.spaces.Discrete(1))
+        )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "message"),
+    [
+        ((3, -2, 5), r"finite numbers above 0, not \(3, -2, 5\)"),
+        ((0, 0, 0), "finite numbers above 0"),
+        ((1, 0, 1), "finite numbers above 0"),
+        ((1, float("nan"), 1), "finite numbers above 0"),
+        ((1, float("inf"), 1), "finite numbers above 0"),
+        ((1, 1), "three numbers .* not 2"),
+        ((1, 1, 1, 1), "three numbers .* not 4"),
+    ],
+)
+def test_ratios_that_are_none_are_refused(demos, ratios, message):
+    with pytest.raises(InputError, match=message):
+        demos.split(seed=0, ratios=ratios)

@@ -17,6 +17,7 @@ BASE_ORDER = {
     "files": {"errors"},
     "limits": {"errors"},
     "moved": {"errors"},
+    "locks": {"errors"},
     "spaces": {"errors"},
     "trajectories": {"errors", "spaces"},
     "demonstrations": {"errors", "spaces", "trajectories"},
@@ -27,15 +28,15 @@ BASE_ORDER = {
     "clustering": {"spaces"},
     "scores": {"spaces"},
     "segmentation": {"scores", "spaces"},
-    "training": {"errors", "demonstrations", "trajectories", "windows"},
+    "training": {"errors", "windows"},
     "saved": {"errors", "files", "spaces"},
     "judging": {
-        *("errors", "limits", "spaces", "trajectories", "demonstrations", "scores"),
+        *("errors", "files", "limits", "spaces", "trajectories", "demonstrations", "scores"),
         *("training", "saved"),
     },
     "policy": {
-        *("errors", "spaces", "trajectories", "windows", "scores", "training", "saved"),
-        "judging",
+        *("errors", "files", "spaces", "trajectories", "windows", "scores", "training"),
+        *("saved", "judging"),
     },
     "acting": {"errors", "limits", "demonstrations", "windows", "policy"},
 }
@@ -50,7 +51,8 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "evaluation": BASE | {"evaluation"},
     "tasks": BASE | {"tasks", "formats", "truth", "evaluation.rollout"},
     "curation": BASE,
-    "runs": BASE | {"algorithms", "formats", "evaluation.scores"},
+    "checkpoints": BASE | {"evaluation.scores"},
+    "runs": BASE | {"checkpoints", "algorithms", "formats"},
     "explanation": BASE
     | {"explanation", "tasks", "algorithms", "evaluation", "formats", "networks", "truth"},
     "studies": BASE
@@ -72,6 +74,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
         "networks",
         "judges",
         "algorithms",
+        "checkpoints",
         "runs",
         "evaluation",
         "tasks",

@@ -33,7 +33,7 @@ from sdil.limits import (
         (Share, [0, 1, 0.5, 1.0], [-0.1, 1.1, math.nan, math.inf, True, "half"]),
         (PartialShare, [0.1, 0.999], [0, 1, 0.0, 1.0]),
         (Discount, [0, 0.99], [1, 1.0, -0.01]),
-        (Annotated[float, Above(0)], [1e-9, 3], [0, -1, math.inf]),
+        (Annotated[float, Above(0)], [1e-9, 3], [0, -1, math.inf, 10**400]),
         (bool, [True, False], [0, 1, "yes", None]),
         (Literal["a", "b"], ["a", "b"], ["c", "", 1, None]),
         (Annotated[str, Some("x", "y")], ["x", "y", "x+y", "y+x"], ["", "z", "x+x", "x+", 3]),

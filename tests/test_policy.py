@@ -123,3 +123,17 @@ def test_continuous_actions_are_refused_by_name(make_episode):
     ones = sdil.Trajectory(t.observations, np.ones(3, int))
     with pytest.raises(InputError, match="count from 0"):
         BC().fit(sdil.Demonstrations(clean=[ones], spaces=shifted))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1e300])
+def test_observations_that_are_not_finite_are_refused_by_row_and_element(policy, demos, wrong):
+    batch = np.array(demos.clean[0].observations[:3], np.float64)
+    batch[1, 7] = wrong
+    with pytest.raises(
+        InputError, match=r"episode 1 \(row 1 of 3\): element \(7,\) is (nan|-?inf)"
+    ):
+        policy.predict(batch)
+    with pytest.raises(InputError, match=r"episode 0 \(row 0 of 1\): element \(7,\)"):
+        policy.predict(batch[1])
+    with pytest.raises(InputError, match="observations are numbers, not <U1"):
+        policy.predict(np.full(153, "a"))

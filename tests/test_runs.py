@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
 import sdil
 from sdil import InputError
+from sdil.checkpoints import read_epochs
 from sdil.runs import read_run
 
 SHORT = sdil.SDIL(
@@ -122,3 +129,121 @@ def test_mistakes_are_named_before_anything_is_written(data, tmp_path, learner, 
     with pytest.raises(InputError, match=said):
         sdil.train(learner, data, tmp_path / "run", **more)
     assert not (tmp_path / "run").exists()
+
+
+def test_two_trainings_in_one_folder_do_not_meet(data, tmp_path):
+    """The live one is not called interrupted, and nobody resumes or replaces it."""
+    out, said = tmp_path / "run", []
+
+    def meddle(epoch):
+        for attempt in (
+            lambda: sdil.train(sdil.BC(max_updates=20), data, out),
+            lambda: sdil.train(sdil.BC(max_updates=20), data, out, overwrite=True),
+            lambda: sdil.resume(out),
+        ):
+            with pytest.raises(InputError, match="right now, by process") as refused:
+                attempt()
+            said.append(str(refused.value))
+
+    done = sdil.train(sdil.BC(max_updates=20, min_updates=20), data, out, on_epoch=meddle)
+    assert len(said) == 3
+    assert f"by process {os.getpid()} on" in said[0]
+    assert not (done.folder / "lock").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_overwrite_loses_nothing(data, tmp_path):
+    """The run that was there waits until the new one is finished."""
+    out = tmp_path / "run"
+    sdil.train(sdil.BC(max_updates=20), data, out, seed=1)
+    good = (out / "policy.safetensors").read_bytes()
+    command = [sys.executable, "-m", "sdil.cli", "train", "bc", "--data", str(data)]
+    command += ["--out", str(out), "--overwrite", "--max-updates", "100000", "--patience", "100000"]
+    process = subprocess.Popen(command)
+    while process.poll() is None and not list(out.glob("checkpoint-*")):
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    aside = tmp_path / ".run.replaced"
+    assert (aside / "policy.safetensors").read_bytes() == good
+    with pytest.raises(InputError, match="interrupted run; go on with"):
+        sdil.train(sdil.BC(max_updates=20), data, out)
+    with pytest.raises(KilledError):  # replaced once more, and killed again
+        sdil.train(sdil.BC(max_updates=100), data, out, overwrite=True, on_epoch=die_after(2))
+    assert (aside / "policy.safetensors").read_bytes() == good
+    shutil.rmtree(out)
+    with pytest.raises(InputError, match=f"bring it back with: mv {aside} {out}"):
+        sdil.load_policy(out)
+    with pytest.raises(InputError, match="bring it back with"):
+        sdil.train(sdil.BC(max_updates=20), data, out)
+    aside.rename(out)
+    assert sdil.load_policy(out).learner == "bc"
+    sdil.train(sdil.BC(max_updates=20), data, out, overwrite=True)
+    assert not aside.exists()
+
+
+def interrupted(data, out):
+    with pytest.raises(KilledError):
+        sdil.train(sdil.BC(max_updates=100), data, out, on_epoch=die_after(2))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "nobody"}, "damaged"),
+        ({"name": None}, "damaged"),
+        ({"makes": "tea"}, "makes is 'tea'"),
+        ({"hyperparameters": []}, "hyperparameters is"),
+        ({"hyperparameters": {"hidden": -3}}, "hidden must be"),
+        ({"hyperparameters": {"width": 3}}, "width"),
+        ({"seed": "0"}, "seed is '0'"),
+        ({"seed": True}, "seed is True"),
+        ({"data": None}, "data is None"),
+        ({"threads": 1.5}, "threads is 1.5"),
+        ({"fingerprint": 3}, "has changed since"),
+        ({"format": 1}, "format 1 is not the one"),
+    ],
+)
+def test_a_damaged_run_is_one_clear_error(data, tmp_path, change, said):
+    out = interrupted(data, tmp_path / "run")
+    about = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps(about | change))
+    with pytest.raises(InputError, match=said):
+        sdil.resume(out)
+    for name in about:
+        (out / "run.json").write_text(json.dumps({k: v for k, v in about.items() if k != name}))
+        if name not in ("versions", "task", "environment", "valid_fingerprint"):
+            with pytest.raises(InputError):
+                sdil.resume(out)
+
+
+def test_strange_checkpoints_are_passed_over_and_damaged_ones_named(data, tmp_path):
+    out = interrupted(data, tmp_path / "run")
+    (out / "checkpoint-a.safetensors").write_text("not ours")
+    last = out / "checkpoint-2.safetensors"
+    last.write_bytes(last.read_bytes()[:100])
+    with pytest.raises(InputError, match=r"checkpoint-2.safetensors: damaged .* delete it"):
+        sdil.resume(out)
+    last.unlink()
+    whole = sdil.train(sdil.BC(max_updates=100), data, tmp_path / "whole")
+    resumed = sdil.resume(out)
+    files = [f.folder / "policy.safetensors" for f in (whole, resumed)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert (out / "checkpoint-a.safetensors").exists()
+
+
+@pytest.mark.parametrize("wrong", [{}, [1], [{"phase": "clone"}], "text"])
+def test_damaged_epochs_are_named(data, tmp_path, wrong):
+    done = sdil.train(sdil.BC(max_updates=20), data, tmp_path / "run")
+    (done.folder / "epochs.json").write_text(json.dumps(wrong))
+    with pytest.raises(InputError, match=r"epochs.json: damaged"):
+        read_epochs(done.folder)
+
+
+def test_a_run_is_resumed_from_any_place(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(data.parent)
+    with pytest.raises(KilledError):
+        sdil.train(sdil.BC(max_updates=60), "demos", tmp_path / "run", on_epoch=die_after(1))
+    monkeypatch.chdir(tmp_path)
+    assert sdil.resume("run").epochs == 3

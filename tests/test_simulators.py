@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import sdil
 from sdil import InputError, Spaces
-from sdil.simulators import GymSimulator, TableSimulator, simulator
+from sdil.simulators import GymSimulator, TableSimulator, simulator, trusted_environment
 from sdil.table import Table
 
 HORIZON = 5
@@ -143,6 +145,26 @@ def test_what_can_be_simulated():
         simulator("doorkey-5x5", 2, 0, spaces)
     with pytest.raises(InputError, match="no task or Gymnasium environment"):
         simulator("nowhere", 2, 0, spaces)
+
+
+@pytest.mark.parametrize("name", [None, "fourrooms", "sdil/sepsis-v0", "doorkey-5x5"])
+def test_a_file_may_name_our_environments(name):
+    assert trusted_environment(name, Path("sdil.json")) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["evilmod:x-v0", "evilmod:sdil/fourrooms-v0", "CartPole-v1", "sdil/none-v0", "", 5, ["sepsis"]],
+)
+def test_a_file_may_name_no_others(name):
+    with pytest.raises(InputError, match=r"^sdil\.json names the environment .* not one of ours"):
+        trusted_environment(name, Path("sdil.json"))
+
+
+def test_what_to_type_is_harmless():
+    with pytest.raises(InputError) as error:
+        trusted_environment("x; rm -rf\x1b[2J ~", Path("sdil.json"))
+    assert str(error.value).endswith("pass --env 'x; rm -rf\\x1b[2J ~'")
 
 
 def _spaces(name):

@@ -7,6 +7,7 @@ from sdil import Demonstrations, InputError
 from sdil.truth import Truth
 
 GOOD = [np.array([True, False]), np.array([True])]
+NOISY = [np.array([True, False, False])]
 SEGMENTS = [np.array([0, 0, 2])]
 
 
@@ -19,14 +20,14 @@ def pool(make_episode):
 @pytest.mark.parametrize(
     ("truth", "named"),
     [
-        (Truth(GOOD[:1], SEGMENTS), "clean_good"),
-        (Truth(GOOD[::-1], SEGMENTS), "clean_good"),
+        (Truth(GOOD[:1], NOISY), "clean_good"),
+        (Truth(GOOD[::-1], NOISY), "clean_good"),
         (Truth(GOOD, []), "noisy_good"),
-        (Truth(GOOD, SEGMENTS, [np.array([0, 0])]), "noisy_segment"),
+        (Truth(GOOD, NOISY, [np.array([0, 0])]), "noisy_segment"),
     ],
 )
 def test_labels_that_do_not_fit_are_named(truth, named, pool):
-    Truth(GOOD, SEGMENTS, SEGMENTS).check_fits(pool)
+    Truth(GOOD, NOISY, SEGMENTS).check_fits(pool)
     with pytest.raises(InputError, match=f"truth: {named} does not fit the trajectories"):
         truth.check_fits(pool)
 
@@ -60,6 +61,48 @@ def test_to_arrays_and_from_arrays_are_inverse(noisy, segments):
 
 
 def test_labels_of_other_trajectories_are_refused():
-    arrays = Truth(GOOD, SEGMENTS).to_arrays()
+    arrays = Truth(GOOD, NOISY).to_arrays()
     with pytest.raises(ValueError, match="3 labels for 4 steps"):
         Truth.from_arrays(arrays, clean=[2, 2], noisy=[3])
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        (Truth(GOOD, [np.array([1, 0, np.nan])]), "noisy_good, episode '0', step 2: nan is not"),
+        (Truth(GOOD, [np.array([1, 2, 0])]), "noisy_good, episode '0', step 1: 2 is not True"),
+        (Truth([np.array(["yes", "no"]), GOOD[1]], NOISY), "clean_good is <U3, not numbers"),
+        (Truth([np.ones((2, 3)), GOOD[1]], NOISY), "clean_good does not fit the trajectories"),
+        (Truth(GOOD, NOISY, [np.array([0, 0, 200])]), "step 2: 200 is not a whole number"),
+        (Truth(GOOD, NOISY, SEGMENTS, ("good", "bad")), "step 2: 2 is not .* from 0 to 1"),
+    ],
+)
+def test_what_is_no_label_is_refused_where_it_is_written(truth, message, pool):
+    with pytest.raises(InputError, match=message):
+        truth.check_fits(pool)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"noisy_good": np.array([1, 0, np.nan])}, "noisy_good, label 2: nan is not True or False"),
+        ({"noisy_good": np.array(["a", "b", "c"])}, "noisy_good is <U1, not numbers"),
+        ({"noisy_good": np.ones((3, 2))}, r"noisy_good holds \(3, 2\) labels for 3 steps"),
+        ({"clean_good": np.array([0, 1, 7])}, "clean_good, label 2: 7 is not True or False"),
+        (
+            {"noisy_segment": np.array([0, 5, 0]), "segment_names": np.array(["good"])},
+            "noisy_segment, label 1: 5 is not a whole number from 0 to 0",
+        ),
+    ],
+)
+def test_what_is_no_label_is_refused_where_it_is_read(wrong, message):
+    arrays = Truth(GOOD, NOISY).to_arrays() | wrong
+    with pytest.raises(InputError, match=message):
+        Truth.from_arrays(arrays, clean=[2, 1], noisy=[3])
+
+
+def test_labels_in_another_number_type_become_true_and_false():
+    arrays = {name: a.astype(np.float64) for name, a in Truth(GOOD, NOISY).to_arrays().items()}
+    read = Truth.from_arrays(arrays, clean=[2, 1], noisy=[3])
+    assert read.clean_good[0].dtype == bool
+    assert read.noisy_good[0].tolist() == [True, False, False]

@@ -179,6 +179,15 @@ def _check(original: Trajectories, scores: Sequence[StepScores], which: str) -> 
         raise InputError(f"there are no {which} episodes to curate")
     if [len(s.optimality) for s in scores] != original.lengths.tolist():
         raise InputError(f"the scores do not fit the {which} set: give judge.score(demos.{which})")
+    for name, scored in zip(original.ids, scores, strict=True):
+        optimality = np.asarray(scored.optimality)
+        good = (optimality >= -1) & (optimality <= 1)  # NaN is neither
+        if not good.all():
+            step = int(np.argmin(good))
+            raise InputError(
+                f"{which} set, episode {name!r}, step {step}: the score is {optimality[step]}; "
+                "scores lie in [-1, 1], give what judge.score returned"
+            )
 
 
 def _above(optimality: list[Array], threshold: float) -> list[Array]:

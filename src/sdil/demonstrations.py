@@ -7,13 +7,14 @@ construction, with the splits and subsets that studies use.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.spaces import Array, Spaces, element_shape, find_fault, infer_spaces
+from sdil.spaces import Array, Spaces, element_shape, find_fault, find_loss, infer_spaces
 from sdil.trajectories import Trajectories, Trajectory
 
 
@@ -34,8 +35,8 @@ class Demonstrations:
     """A clean set and a noisy set over the same spaces. The noisy one may be empty.
 
     Any iterables of Trajectory are taken and packed. Spaces that are not given are read off the
-    data: an unbounded Box, and for integer actions Discrete(largest + 1). Give them where the data
-    may not show every action.
+    data: an unbounded Box that keeps the precision, and for a column of whole-number actions
+    Discrete(largest + 1). Give them where the data may not show every action.
     """
 
     clean: Trajectories
@@ -104,6 +105,10 @@ class Demonstrations:
         Validation and test are clean. All noisy trajectories are for training, except those of a
         group whose clean trajectories went to validation or test: these are dropped.
         """
+        if len(ratios) != 3:
+            raise InputError(
+                f"ratios are three numbers (train, validation, test), not {len(ratios)}"
+            )
         parts = split_groups(self.clean.groups, ratios, seed=seed)
         held_out = {
             self.clean.groups[i] for part in parts[1:] for i in part if self.clean.groups[i]
@@ -124,9 +129,9 @@ class Demonstrations:
             digest.update(b"set")
             for t in trajectories:
                 digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
-                digest.update(t.observations.tobytes())
-                digest.update(t.actions.tobytes())
-                digest.update(b"-" if t.rewards is None else t.rewards.tobytes())
+                digest.update(np.ascontiguousarray(t.observations).data)  # no copy is made
+                digest.update(np.ascontiguousarray(t.actions).data)
+                digest.update(b"-" if t.rewards is None else np.ascontiguousarray(t.rewards).data)
         return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -141,10 +146,40 @@ class Demonstrations:
     __hash__ = None  # type: ignore[assignment]
 
 
+def hold_out(
+    demos: Demonstrations, valid: Demonstrations | None, *, seed: int
+) -> tuple[Demonstrations, Trajectories]:
+    """Training demonstrations and clean validation trajectories.
+
+    Without `valid`, a fifth of the clean trajectories (whole groups) is held out, at least one, and
+    noisy trajectories of held-out groups are left out; a single clean trajectory serves as both,
+    with a warning.
+    """
+    if valid is not None:
+        if valid.spaces != demos.spaces:
+            raise InputError("validation and training demonstrations have different spaces")
+        return demos, valid.clean
+    groups = demos.clean.groups
+    if len({i if g is None else g for i, g in enumerate(groups)}) == 1:
+        warnings.warn(
+            "one clean trajectory (or group) serves for training and for validation; "
+            "early stopping cannot see overfitting. Give more, or pass `valid`.",
+            stacklevel=3,
+        )
+        return demos, demos.clean
+    train, held = split_groups(groups, (4.0, 1.0), seed=seed)
+    held_out = {groups[i] for i in held} - {None}
+    noisy = [i for i, group in enumerate(demos.noisy.groups) if group not in held_out]
+    kept = Demonstrations(demos.clean.subset(train), demos.noisy.subset(noisy), demos.spaces)
+    return kept, demos.clean.subset(held)
+
+
 def split_groups(
     groups: Sequence[str | None], ratios: Sequence[float], *, seed: int
 ) -> list[Array]:
     """Deal items into parts of about these ratios, never parting a group. Sorted positions."""
+    if not all(np.isfinite(ratio) and ratio > 0 for ratio in ratios):
+        raise InputError(f"ratios must be finite numbers above 0, not {tuple(ratios)}")
     members: dict[object, list[int]] = {}
     for i, group in enumerate(groups):
         members.setdefault(i if group is None else group, []).append(i)
@@ -196,19 +231,16 @@ def _infer(items: list[Trajectory]) -> Spaces:
 def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
     """Raise where a value is not finite or lies outside its space, naming episode and step."""
     for trajectory in trajectories:
-        where = f"{name} set, episode {trajectory.id!r}, step"
         for label, values, space in (
-            ("observation", trajectory.observations, spaces.observation),
-            ("action", trajectory.actions, spaces.action),
+            ("observations", trajectory.observations, spaces.observation),
+            ("actions", trajectory.actions, spaces.action),
         ):
-            fault = find_fault(values, space)
-            if fault is not None:
-                (step, *_), what = fault
-                raise InputError(f"{where} {step}: {label}{what}")
+            _raise_at(find_fault(values, space), name, trajectory, label)
         if trajectory.rewards is not None and not np.isfinite(trajectory.rewards).all():
             step = int(np.argmin(np.isfinite(trajectory.rewards)))
             raise InputError(
-                f"{where} {step}: reward is {trajectory.rewards[step]}; "
+                f"{name} set, episode {trajectory.id!r}, step {step}: "
+                f"reward is {trajectory.rewards[step]}; "
                 "give finite rewards, or None for the whole episode"
             )
 
@@ -238,7 +270,10 @@ def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
                 f"{where} have shape {array.shape[1:]} per step, but the space is {space}; "
                 "clean and noisy episodes must come from the same spaces"
             )
-        if array.dtype == space.dtype or space.dtype is None or space.dtype.kind == "f":
+        if array.dtype == space.dtype or space.dtype is None:
+            continue
+        if space.dtype.kind == "f":
+            _raise_at(find_loss(array, space.dtype), name, trajectory, label)
             continue
         if array.dtype.kind == "f":
             wrong = np.argwhere(array != np.floor(array))
@@ -247,11 +282,17 @@ def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
                     f"{where}, step {int(wrong[0][0])}: {array[tuple(wrong[0])]} "
                     f"is not a whole number, but the space is {space}"
                 )
-        fault = find_fault(array, space)  # before a narrower type wraps it round
-        if fault is not None:
-            (step, *_), what = fault
-            field = label.removesuffix("s")
-            raise InputError(f"{name} set, episode {trajectory.id!r}, step {step}: {field}{what}")
+        # before a narrower type wraps it round
+        _raise_at(find_fault(array, space), name, trajectory, label)
+
+
+def _raise_at(
+    fault: tuple[tuple[int, ...], str] | None, name: str, trajectory: Trajectory, label: str
+) -> None:
+    if fault is not None:
+        (step, *_), what = fault
+        field = label.removesuffix("s")
+        raise InputError(f"{name} set, episode {trajectory.id!r}, step {step}: {field}{what}")
 
 
 def _named(items: list[Trajectory], name: str) -> list[Trajectory]:

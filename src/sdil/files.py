@@ -1,7 +1,12 @@
-"""Writing files so that a good name never holds half a file."""
+"""Writing files so that a good name never holds half a file, and nothing good is lost on the way.
+
+What is being written has a hidden name beside its own that holds the process's number, so that what
+a killed process left is told from what another one is writing. A full disk is said in one sentence.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,13 +18,21 @@ from typing import Any
 
 from sdil.errors import InputError
 
+REPLACED = ".replaced"
+"""The ending of the hidden name under which a folder waits while another takes its place."""
+
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`; renamed to it on success, removed on any failure."""
-    with _clear_errors(path):
+def new_file(path: Path, *, size: int = 0) -> Iterator[Path]:
+    """A temporary name beside `path`; renamed to it on success, removed on any failure.
+
+    `size` is how many bytes will be written, as far as that is known.
+    """
+    with clear_errors(path, size):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        require_room(path, size)
+        _remove_stale(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.")
         os.close(handle)
         temporary = Path(name)
         try:
@@ -31,24 +44,57 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, *, overwrite: bool, marker: str) -> Iterator[Path]:
-    """A temporary folder beside `path`; takes its place on success, removed on any failure."""
+def new_folder(path: Path, *, overwrite: bool, marker: str, size: int = 0) -> Iterator[Path]:
+    """A temporary folder beside `path`; takes its place on success, removed on any failure.
+
+    `size` is how many bytes will be written, as far as that is known.
+    """
     refuse_existing(path, overwrite=overwrite, marker=marker)
-    with _clear_errors(path):
+    with clear_errors(path, size):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        require_room(path, size)
+        _remove_stale(path)
+        prefix = f".{path.name}.{os.getpid()}."
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
         try:
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if path.exists():
-                old = temporary.with_name(temporary.name + ".old")
-                path.rename(old)
+                old = set_aside(path)
                 temporary.rename(path)
                 shutil.rmtree(old)
             else:
                 temporary.rename(path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Give a folder the hidden name under which it waits to be replaced, or to come back."""
+    aside = replaced_name(path)
+    if aside.exists():
+        shutil.rmtree(path)  # what was good before is waiting already
+    else:
+        path.rename(aside)
+    return aside
+
+
+def replaced_name(path: Path) -> Path:
+    """Where a folder waits while another takes its place."""
+    return path.with_name(f".{path.name}{REPLACED}")
+
+
+def refuse_missing(path: Path, hint: str) -> None:
+    """Raise where `path` does not exist; and where a killed command set it aside, say where."""
+    if path.exists():
+        return
+    aside = replaced_name(path)
+    if aside.exists():
+        raise InputError(
+            f"{path} does not exist, but a command that was to replace it was killed and left it "
+            f"in {aside}; bring it back with: mv {aside} {path}"
+        )
+    raise InputError(f"{path} does not exist; {hint}")
 
 
 def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
@@ -58,9 +104,15 @@ def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
     replaces nothing else.
     """
     if not path.exists():
+        aside = replaced_name(path)
+        if aside.exists() and not overwrite:
+            raise InputError(
+                f"a command that was to replace {path} was killed and left it in {aside}; bring "
+                f"it back with: mv {aside} {path}; or pass --overwrite to go without it"
+            )
         return
     if path.is_dir() and not any(path.iterdir()):
-        with _clear_errors(path):
+        with clear_errors(path):
             path.rmdir()
         return
     if not overwrite:
@@ -71,8 +123,9 @@ def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, whole or not at all."""
-    with new_file(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    with new_file(path, size=len(text)) as temporary:
+        temporary.write_text(text, "utf-8")
 
 
 def read_json(path: Path, *, what: str) -> Any:
@@ -81,16 +134,76 @@ def read_json(path: Path, *, what: str) -> Any:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path.parent} is not {what}: {path.name} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error})") from None
 
 
 @contextmanager
-def _clear_errors(path: Path) -> Iterator[None]:
+def clear_errors(path: Path, size: int = 0) -> Iterator[None]:
+    """What goes wrong while `path` is written, in one sentence; a full disk above all."""
     try:
         yield
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    except InputError:
+        raise
+    except Exception as error:  # h5py, DuckDB and safetensors each have their own
+        if is_disk_full(error):
+            raise InputError(_no_room(path, size)) from error
+        if isinstance(error, OSError):
+            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error of any library means that there is no room left."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or "No space left on device" in str(error) or "Disk quota exceeded" in str(error)
+
+
+def require_room(path: Path, size: int) -> None:
+    """Raise where so many bytes will not fit."""
+    if size > _free(path):
+        raise InputError(_no_room(path, size))
+
+
+def _no_room(path: Path, size: int) -> str:
+    needed = f"it needs about {show_bytes(size)}, and " if size else ""
+    free = show_bytes(_free(path))
+    return (
+        f"cannot write {path}: the disk is full ({needed}{free} are free there); make room, or "
+        "write elsewhere"
+    )
+
+
+def _free(path: Path) -> int:
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def show_bytes(size: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1_000 or unit == "GB":
+            break
+        size /= 1_000
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove what killed processes left of their attempts to write `path`."""
+    for left in path.parent.glob(f".{_literal(path.name)}.*.*"):
+        process = left.name[len(path.name) + 2 :].partition(".")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc").exists():
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _literal(name: str) -> str:
+    """A name in which glob sees no pattern."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
 def _umask() -> int:

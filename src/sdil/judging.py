@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sdil.demonstrations import Demonstrations, pack_given
 from sdil.errors import InputError
+from sdil.files import refuse_missing
 from sdil.limits import check_fields
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import JudgedSteps, StepScores
@@ -153,8 +154,7 @@ def rebuild_judge(
 def read_judge(folder: str | Path, kinds: dict[str, type[FittedJudge]]) -> FittedJudge:
     """Build the judge saved in `folder`."""
     folder = Path(folder)
-    if not folder.exists():
-        raise InputError(f"{folder} does not exist; `sdil judge` makes a judgement")
+    refuse_missing(folder, "`sdil judge` makes a judgement")
     what = "a finished judgement (or it was interrupted)"
     about, tensors = read_saved(folder, JUDGE, version=FORMAT_VERSION, what=what)
     try:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from sdil.errors import InputError
+from sdil.files import refuse_missing
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import StepScores
@@ -176,7 +177,12 @@ class Policy(Saved):
         With `deterministic` False, actions are drawn with torch's global generator.
         """
         shape = element_shape(self.spaces.observation)
-        batch = np.asarray(observation, self.spaces.observation.dtype)
+        given = batch = np.asarray(observation)
+        if given.dtype.kind not in "biuf":
+            raise InputError(f"observations are numbers, not {given.dtype}")
+        if given.dtype != self.spaces.observation.dtype:
+            with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
+                batch = given.astype(self.spaces.observation.dtype)
         single = batch.shape == shape
         if single:
             batch = batch[None]
@@ -185,6 +191,7 @@ class Policy(Saved):
                 f"this policy expects observations of shape {shape} or (n, *{shape}), "
                 f"not {np.shape(observation)}"
             )
+        _check_finite(batch if batch.dtype.kind == "f" else given.reshape(batch.shape))
         seen = torch.from_numpy(np.ascontiguousarray(batch))
         history = History.none(self.spaces, len(batch), self.remembers) if state is None else state
         if (
@@ -237,6 +244,15 @@ class Policy(Saved):
         write_saved(Path(folder), POLICY, about, tensors, version=FORMAT_VERSION)
 
 
+def _check_finite(batch: Array) -> None:
+    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
+        row, *element = (int(j) for j in np.argwhere(~np.isfinite(batch))[0])
+        raise InputError(
+            f"the observation of episode {row} (row {row} of {len(batch)}): element "
+            f"{tuple(element)} is {batch[(row, *element)]}; give finite numbers"
+        )
+
+
 def read_policy(
     folder: str | Path,
     kinds: dict[str, type[Policy]],
@@ -245,8 +261,7 @@ def read_policy(
 ) -> Policy:
     """Build the policy saved in `folder`; names that were saved are mapped to their classes."""
     folder = Path(folder)
-    if not folder.exists():
-        raise InputError(f"{folder} does not exist; `sdil train` makes a run folder")
+    refuse_missing(folder, "`sdil train` makes a run folder")
     what = "a finished run (or it was interrupted)"
     about, tensors = read_saved(folder, POLICY, version=FORMAT_VERSION, what=what)
     try:

@@ -12,36 +12,42 @@ runs/bc/
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from sdil.algorithms import LEARNERS, load_judge, make_judge
 from sdil.algorithms.learner import Learner
-from sdil.demonstrations import Demonstrations
+from sdil.checkpoints import Listener, checkpoints, kept_of_each_phase, last_checkpoint
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
-from sdil.evaluation.scores import compare_with_truth
-from sdil.files import new_file, read_json, refuse_existing, write_json
+from sdil.files import (
+    read_json,
+    refuse_existing,
+    refuse_missing,
+    replaced_name,
+    set_aside,
+    write_json,
+)
 from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.judging import AnyJudge, FittedJudge
 from sdil.limits import check_fields
+from sdil.locks import locked, refuse_locked
 from sdil.policy import Policy
+from sdil.simulators import trusted_environment
 from sdil.spaces import Array
-from sdil.training import Epoch, OnEpoch, State, check_seed, hold_out
+from sdil.training import Epoch, OnEpoch, State, check_seed
 
 FORMAT_VERSION = 2
 _PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
@@ -156,46 +162,68 @@ def judge(
     return _start(arguments, Path(out), None, overwrite=overwrite, on_epoch=on_epoch)
 
 
-def resume(folder: str | Path, *, on_epoch: OnEpoch | None = None) -> Finished:
+def resume(
+    folder: str | Path, *, env: str | None = None, on_epoch: OnEpoch | None = None
+) -> Finished:
     """Go on from the last checkpoint of an interrupted run or judgement: bit for bit what it would
-    have come to without the interruption."""
+    have come to without the interruption.
+
+    `env` is the environment that it practises in, which must be named again where it is not ours.
+    """
     out = Path(folder)
     about = read_run(out)
-    try:
-        names = Arguments.__dataclass_fields__
-        arguments = Arguments(**{name: about[name] for name in names})
-        arguments.maker()
-        kept = about["fingerprint"], about["valid_fingerprint"]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{out / 'run.json'}: damaged ({error!r})") from None
+    arguments = _arguments_of(about, out)
     if is_finished(out):
         raise InputError(f"{out} is finished; there is nothing to resume")
-    torch.set_num_threads(arguments.threads)
-    demos, valid, origin = _load(arguments)
-    if demos.fingerprint() != kept[0]:
-        raise InputError(f"{arguments.data} has changed since {out} was started; begin anew")
-    if valid is not None and valid.fingerprint() != kept[1]:
-        raise InputError(f"{arguments.valid} has changed since {out} was started; begin anew")
-    given = None if arguments.judge is None else load_judge(out / _JUDGE_FOLDER)
-    work = _Work(arguments, demos, valid, origin, given, out)
-    saved = sorted(out.glob("checkpoint-*.safetensors"), key=_number)
-    if not saved:
-        return work.do(None, [], on_epoch)
+    with locked(out):
+        torch.set_num_threads(arguments.threads)
+        demos, valid, origin = _load(arguments)
+        if demos.fingerprint() != about.get("fingerprint"):
+            raise InputError(f"{arguments.data} has changed since {out} was started; begin anew")
+        if valid is not None and valid.fingerprint() != about.get("valid_fingerprint"):
+            raise InputError(f"{arguments.valid} has changed since {out} was started; begin anew")
+        given = None if arguments.judge is None else load_judge(out / _JUDGE_FOLDER)
+        practised = arguments.env or origin["environment"]
+        if env not in (None, practised):
+            raise InputError(
+                f"{out} practises in {practised!r}, not in {env!r}; begin anew for that"
+            )
+        done = _Work(arguments, demos, valid, origin, given, out, env).do(
+            *last_checkpoint(out), on_epoch
+        )
+    shutil.rmtree(replaced_name(out), ignore_errors=True)
+    return done
+
+
+def _arguments_of(about: dict[str, Any], out: Path) -> Arguments:
+    """What a run was given, as `run.json` says it."""
+    kinds = get_type_hints(Arguments)
     try:
-        with safe_open(saved[-1], framework="pt") as file:
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            before = json.loads(file.metadata()["epochs"])
-    except Exception as error:  # safetensors raises its own kind
-        raise InputError(
-            f"{saved[-1]}: damaged ({error}); delete it to use the one before"
-        ) from None
-    return work.do(state, before, on_epoch)
+        given = {name: about[name] for name in kinds}
+        for name, value in given.items():
+            kind = get_args(kinds[name]) if get_origin(kinds[name]) is UnionType else kinds[name]
+            if name == "makes":
+                fits = value in ("policy", "judge")
+            else:
+                fits = isinstance(value, dict) if name == "hyperparameters" else _is(value, kind)
+            if not fits:
+                raise ValueError(f"{name} is {value!r}")
+        arguments = Arguments(**given)
+        maker: Any = arguments.maker()
+        check_fields(getattr(maker, "learner", maker), arguments.name)
+        return arguments
+    except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+        raise InputError(f"{out / 'run.json'}: damaged ({error})") from None
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type; True is not a number."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The contents of `run.json`."""
-    if not folder.exists():
-        raise InputError(f"{folder} does not exist; `sdil train` makes a run folder")
+    refuse_missing(folder, "`sdil train` makes a run folder")
     about = read_json(folder / "run.json", what="a run folder")
     version = about.get("format") if isinstance(about, dict) else None
     if version != FORMAT_VERSION:
@@ -206,25 +234,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     return dict(about)
 
 
-def read_epochs(folder: Path) -> list[dict[str, Any]]:
-    """What was said after each epoch of a finished run."""
-    return list(read_json(folder / "epochs.json", what="a finished run"))
-
-
 def is_finished(folder: Path) -> bool:
     """Whether there is a policy or a judge in it."""
     return any((folder / f"{kind}.json").exists() for kind in ("policy", "judge"))
-
-
-def kept_of_each_phase(epochs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What was said of the weights that each phase keeps, and how many epochs it took."""
-    phases: dict[str, list[dict[str, Any]]] = {}
-    for epoch in epochs:
-        phases.setdefault(epoch["phase"], []).append(epoch)
-    return {
-        phase: {**([e for e in said if e["kept"]] or said)[-1], "epochs": said[-1]["epoch"]}
-        for phase, said in phases.items()
-    }
 
 
 def _start(
@@ -238,6 +250,8 @@ def _start(
     check_seed(arguments.seed)
     if arguments.threads < 1:
         raise InputError(f"threads must be at least 1, not {arguments.threads}")
+    if out.is_dir():
+        refuse_locked(out)
     interrupted = (out / "run.json").exists() and not is_finished(out)
     if interrupted and not overwrite:
         command = "train" if arguments.makes == "policy" else "judge"
@@ -248,10 +262,9 @@ def _start(
     refuse_existing(out, overwrite=overwrite, marker="run.json")
     torch.set_num_threads(arguments.threads)
     demos, valid, origin = _load(arguments)
-    replaced = out.with_name(f".{out.name}.replaced")
+    replaced = replaced_name(out)
     if out.exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-        out.rename(replaced)
+        set_aside(out)
     write_json(
         out / "run.json",
         {
@@ -265,17 +278,20 @@ def _start(
         },
     )
     try:
-        if given is not None:
-            given.save(out / _JUDGE_FOLDER)
-        return _Work(arguments, demos, valid, origin, given, out).do(None, [], on_epoch)
+        with locked(out):
+            if given is not None:
+                given.save(out / _JUDGE_FOLDER)
+            done = _Work(arguments, demos, valid, origin, given, out, arguments.env).do(
+                None, [], on_epoch
+            )
     except Exception:
-        if not list(out.glob("checkpoint-*")):  # nothing was learned: leave all as it was
+        if not checkpoints(out):  # nothing was learned: leave all as it was
             shutil.rmtree(out)
             if replaced.exists():
                 replaced.rename(out)
         raise
-    finally:
-        shutil.rmtree(replaced, ignore_errors=True)
+    shutil.rmtree(replaced, ignore_errors=True)  # not before: what was there may be wanted back
+    return done
 
 
 def _load(
@@ -297,12 +313,15 @@ class _Work:
     """Of the demonstrations."""
     judge: FittedJudge | None
     out: Path
+    named: str | None
+    """The environment that the user names, now, not a file."""
 
     def do(
         self, state: State | None, before: list[dict[str, Any]], on_epoch: OnEpoch | None
     ) -> Finished:
         """Train to the end, from a checkpoint's `state` and the epochs `before` it."""
-        out, listener = self.out, _Listener(self, before)
+        out, tensorboard = self.out, self.arguments.tensorboard
+        listener = Listener(out, before, _good_steps(self), tensorboard=tensorboard)
         began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
 
         def hear(epoch: Epoch) -> None:
@@ -325,7 +344,7 @@ class _Work:
         machine = {"platform": platform.platform(), "cpus": os.cpu_count()}
         write_json(out / "timing.json", {"started": started, "seconds": seconds, **machine})
         result.save(out)
-        for file in out.glob("checkpoint-*.safetensors"):
+        for file in checkpoints(out):
             file.unlink()
         shutil.rmtree(out / _JUDGE_FOLDER, ignore_errors=True)  # the policy has it
         phases = kept_of_each_phase(listener.epochs)
@@ -345,75 +364,28 @@ class _Work:
                 )
             more["truth"] = truth.noisy_good
         if learner.environment != "never":
-            env = self.arguments.env or self.origin["environment"]
-            more["env"] = None if env == "none" else env
+            more["env"] = self._environment()
         return more
 
-
-class _Listener:
-    """Hears each epoch: keeps its figures, writes a checkpoint, compares scores with the truth.
-
-    The truth is recorded beside the losses and used for nothing.
-    """
-
-    def __init__(self, work: _Work, before: list[dict[str, Any]]) -> None:
-        self.epochs = list(before)
-        self._out = work.out
-        truth, demos = load_truth(work.arguments.data), work.demos
-        self._good: Array | None = None
-        if truth is not None and len(demos.noisy):
-            with warnings.catch_warnings():  # the learner itself will say what there is to say
-                warnings.simplefilter("ignore")
-                train, _ = hold_out(demos, work.valid, seed=work.arguments.seed)
-            known = dict(zip(demos.noisy.ids, truth.noisy_good, strict=True))
-            parts = [known[name] for name in train.noisy.ids]
-            self._good = np.concatenate(parts) if parts else None
-        self._board = _tensorboard(work.out) if work.arguments.tensorboard else None
-
-    def hear(self, epoch: Epoch) -> None:
-        entry = {
-            "phase": epoch.phase,
-            "epoch": epoch.index,
-            "kept": epoch.kept,
-            **epoch.losses,
-            **epoch.figures,
-        }
-        if self._good is not None and epoch.scores is not None:
-            entry["score_auroc"], entry["score_average_precision"] = compare_with_truth(
-                epoch.scores.numpy(), self._good
-            )
-        if epoch.bad is not None:
-            entry["bad_steps"] = len(epoch.bad)
-            if self._good is not None and len(epoch.bad):
-                entry["bad_steps_precision"] = float(1 - self._good[epoch.bad].mean())
-        self.epochs.append(entry)
-        if self._board is not None:
-            for name, value in entry.items():
-                if name not in ("phase", "epoch", "kept") and isinstance(value, int | float):
-                    self._board.add_scalar(f"{epoch.phase}/{name}", value, epoch.index)
-        _save_checkpoint(self._out, len(self.epochs), epoch.state, self.epochs)
-
-    def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
+    def _environment(self) -> str | None:
+        """Where to practise: any environment that the user names, or one of ours."""
+        env = self.arguments.env or self.origin["environment"]
+        if env == "none":
+            return None
+        if env == self.named:
+            return self.named
+        of_data = Path(self.arguments.data) / "sdil.json"
+        return trusted_environment(env, self.out / "run.json" if self.arguments.env else of_data)
 
 
-def _tensorboard(out: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError("--tensorboard needs: pip install 'sdil[tensorboard]'") from None
-    return SummaryWriter(str(out / "tensorboard"))
-
-
-def _save_checkpoint(
-    out: Path, number: int, state: Callable[[], State], epochs: list[dict[str, Any]]
-) -> None:
-    with new_file(out / f"checkpoint-{number}.safetensors") as temporary:
-        save_file(state(), temporary, metadata={"epochs": json.dumps(epochs)})
-    for file in sorted(out.glob("checkpoint-*.safetensors"), key=_number)[:-2]:
-        file.unlink()
-
-
-def _number(path: Path) -> int:
-    return int(path.stem.partition("-")[2])
+def _good_steps(work: _Work) -> Array | None:
+    """The truth about each noisy training step, where it is known: recorded, used for nothing."""
+    truth, demos = load_truth(work.arguments.data), work.demos
+    if truth is None or not len(demos.noisy):
+        return None
+    with warnings.catch_warnings():  # the learner itself will say what there is to say
+        warnings.simplefilter("ignore")
+        train, _ = hold_out(demos, work.valid, seed=work.arguments.seed)
+    known = dict(zip(demos.noisy.ids, truth.noisy_good, strict=True))
+    parts = [known[name] for name in train.noisy.ids]
+    return np.concatenate(parts) if parts else None

@@ -44,8 +44,10 @@ def write_saved(
     folder: Path, stem: str, about: dict[str, Any], tensors: dict[str, Tensor], *, version: int
 ) -> None:
     """Write `stem`.safetensors and `stem`.json into a folder."""
-    with new_file(folder / f"{stem}.safetensors") as temporary:
-        save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, temporary)
+    copies = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+    size = sum(tensor.nbytes for tensor in copies.values())
+    with new_file(folder / f"{stem}.safetensors", size=size) as temporary:
+        save_file(copies, temporary)
     write_json(folder / f"{stem}.json", {"format": version, **about})
 
 

@@ -9,9 +9,11 @@ seeds that follow from the saved generator.
 from __future__ import annotations
 
 import json
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -200,6 +202,24 @@ def environment_maker(
             raise InputError(f"cannot make the environment {name!r}: {error}") from None
 
     return make
+
+
+def trusted_environment(named: Any, file: Path) -> str | None:
+    """The environment that a file names, or None where it names none; raise unless it is ours.
+
+    Gymnasium imports whatever module an id names, so an id that came with somebody's file would run
+    their code. Any other environment is for the user to name.
+    """
+    if named is None:
+        return None
+    ours = (str(named), f"sdil/{named}-v0")
+    if isinstance(named, str) and any(i.startswith("sdil/") and i in gym.registry for i in ours):
+        return named
+    shown = shlex.quote(repr(named)[1:-1] if isinstance(named, str) else repr(named))
+    raise InputError(
+        f"{file} names the environment {named!r}, which is not one of ours; if you trust it, pass "
+        f"--env {shown}"
+    )
 
 
 def different_space(ours: Spaces, theirs: Spaces) -> str | None:

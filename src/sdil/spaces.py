@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +16,8 @@ from sdil.errors import InputError
 Array = NDArray[Any]
 
 _ROWS_AT_ONCE = 65_536  # values are checked in blocks, so that checking never doubles the memory
+_LARGEST_ELEMENT = 2**26  # numbers in one observation or action; a file may not ask for more
+_MOST_COUNTED = 2**31  # actions in a column of floats; larger ones are measured, not counted
 
 
 @dataclass(frozen=True)
@@ -32,26 +35,61 @@ class Spaces:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Spaces:
-        return Spaces(
-            _space_from_json(value["observation"]),
-            _space_from_json(value["action"]),
-        )
+        """The inverse of `to_json`; InputError where something is missing or wrong."""
+        if not isinstance(value, dict):
+            raise InputError("the spaces are not an object with `observation` and `action`")
+        made = []
+        for name in ("observation", "action"):
+            try:
+                made.append(_space_from_json(value[name]))
+            except KeyError as error:
+                raise InputError(f"the {name} space: {error} is missing") from None
+            except Exception as error:  # Gymnasium and NumPy each have their own
+                raise InputError(f"the {name} space: {error}") from None
+        return Spaces(*made)
 
 
 def infer_spaces(observations: Sequence[Array], actions: Sequence[Array]) -> Spaces:
-    """The widest spaces that these arrays, one of each per episode, fit in."""
-    number = observations[0].dtype
-    shape = observations[0].shape[1:]
-    observation: gym.Space[Any]
-    if number == np.uint8:
-        observation = gym.spaces.Box(0, 255, shape, np.uint8)
-    else:
-        number = number if number.kind == "f" else np.dtype(np.float32)
-        observation = gym.spaces.Box(-np.inf, np.inf, shape, number.type)
-    if actions[0].dtype.kind in "iub" and actions[0].ndim == 1:
-        top = max(int(a.max()) for a in actions if a.ndim == 1)
-        return Spaces(observation, gym.spaces.Discrete(max(top, 0) + 1))
-    return Spaces(observation, gym.spaces.Box(-np.inf, np.inf, actions[0].shape[1:], np.float32))
+    """The widest spaces that these arrays, one of each per episode, fit in; precision is kept.
+
+    A column of whole numbers from 0 is a column of Discrete actions, whatever its number type.
+    """
+    return Spaces(
+        gym.spaces.Box(0, 255, observations[0].shape[1:], np.uint8)
+        if observations[0].dtype == np.uint8 and not any(_floating(o) for o in observations)
+        else _unbounded(observations),
+        _discrete(actions) or _unbounded(actions),
+    )
+
+
+def _discrete(actions: Sequence[Array]) -> gym.spaces.Discrete | None:
+    """Discrete(largest + 1) where these are columns of counted actions."""
+    columns = [a for a in actions if a.ndim == 1]
+    if actions[0].ndim != 1 or (_floating(actions[0]) and not all(map(_counts, columns))):
+        return None
+    top = max(max(a.max(), 0) for a in columns)
+    if top >= np.iinfo(np.int64).max:
+        raise InputError(f"an action is {top}: number the actions from 0")
+    return gym.spaces.Discrete(int(top) + 1)
+
+
+def _counts(column: Array) -> bool:
+    """Are these whole numbers from 0 (and not so many that they must be measurements)?"""
+    within = (column >= 0) & (column < _MOST_COUNTED)
+    return bool((within & (column == np.floor(column))).all())
+
+
+def _unbounded(arrays: Sequence[Array]) -> gym.spaces.Box:
+    """A Box of the narrowest float type, from float32 on for integers, that keeps all of them."""
+    floats = [a.dtype for a in arrays if _floating(a)]
+    number = np.result_type(*floats) if floats else np.dtype(np.float32)
+    if number.itemsize > 8 or any(find_loss(a, number) for a in arrays):
+        number = np.dtype(np.float64)
+    return gym.spaces.Box(-np.inf, np.inf, arrays[0].shape[1:], number.type)
+
+
+def _floating(array: Array) -> bool:
+    return array.dtype.kind == "f"
 
 
 def element_shape(space: gym.Space[Any]) -> tuple[int, ...]:
@@ -81,19 +119,54 @@ def find_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], s
     return None
 
 
+def find_loss(values: Array, number: np.dtype[Any]) -> tuple[tuple[int, ...], str] | None:
+    """Where the float type `number` cannot keep `values` (N, *element), and what is wrong there.
+
+    Whole numbers must stay what they are: integers, and floats whose element is whole at all N
+    (beyond 2^53 they are measurements). Other floats may be rounded, but not to infinity.
+    """
+    exact = 2 ** (np.finfo(number).nmant + 1)  # up to here every whole number has its float
+    if not values.size or values.dtype.kind == "b":
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind in "iu":
+            if -exact <= values.min() and values.max() <= exact:
+                return None
+            kept = values.astype(number)
+            beyond = 2.0 ** (8 * values.itemsize - (values.dtype.kind == "i"))
+            lost = (kept >= beyond) | (kept.astype(values.dtype) != values)
+        else:
+            if np.can_cast(values.dtype, number):
+                return None
+            kept = values.astype(number)
+            whole = ((values == np.rint(values)) & (np.abs(values) <= 2.0**53)).all(0)
+            lost = ((kept != values) & whole) | (np.isinf(kept) & np.isfinite(values))
+    if not lost.any():
+        return None
+    row, *element = (int(j) for j in np.argwhere(lost)[0])
+    at = f" element {tuple(element)}" if element else ""
+    wider = "np.int64" if number == np.float64 else "np.float64"
+    return (row, *element), (
+        f"{at} = {values[(row, *element)]} cannot be kept in {number}; "
+        f"give spaces with a Box of dtype {wider}"
+    )
+
+
 def _limits(space: gym.Space[Any]) -> tuple[Any, Any]:
     """The lowest and highest element, or (None, None) where there is no limit."""
     if isinstance(space, gym.spaces.Discrete):
         return space.start, space.start + space.n - 1
     assert isinstance(space, gym.spaces.Box)
-    if not space.bounded_below.any() and not space.bounded_above.any():
+    unbounded = not space.bounded_below.any() and not space.bounded_above.any()
+    if unbounded and space.dtype.kind == "f":  # whole numbers have the limits of their type
         return None, None
     return space.low, space.high
 
 
 def _space_to_json(space: gym.Space[Any]) -> dict[str, Any]:
     if isinstance(space, gym.spaces.Discrete):
-        return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+        narrow = {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start), **narrow}
     shape = list(element_shape(space))
     assert isinstance(space, gym.spaces.Box)
     limits = {}
@@ -105,15 +178,40 @@ def _space_to_json(space: gym.Space[Any]) -> dict[str, Any]:
 
 
 def _space_from_json(value: dict[str, Any]) -> gym.Space[Any]:
+    """The inverse; KeyError, TypeError, ValueError or Gymnasium's own where something is wrong."""
+    if not isinstance(value, dict):
+        raise InputError("it is not an object")
     if value["type"] == "Discrete":
-        return gym.spaces.Discrete(value["n"], start=value["start"])
-    dtype, shape = np.dtype(value["dtype"]), tuple(value["shape"])
-    parse = float if dtype.kind == "f" else int
-    low, high = (
-        np.broadcast_to(numbers, shape) if len(numbers) == 1 else numbers.reshape(shape)
-        for numbers in (np.array([parse(v) for v in value[k]], dtype) for k in ("low", "high"))
-    )
+        number = np.dtype(value.get("dtype", "int64")).type
+        n, start = (_whole(value[key], key) for key in ("n", "start"))
+        return gym.spaces.Discrete(n, start=start, dtype=number)
+    if value["type"] != "Box" or not isinstance(value["shape"], list):
+        raise InputError("its `type` is neither Box nor Discrete, or its `shape` is no list")
+    dtype, shape = np.dtype(value["dtype"]), tuple(_whole(n, "shape") for n in value["shape"])
+    if not all(n >= 0 for n in shape) or prod(shape) > _LARGEST_ELEMENT:
+        raise InputError(f"its `shape` {shape} is negative or too large")
+    low, high = (_limit_from_json(value[key], shape, dtype) for key in ("low", "high"))
+    if (low > high).any():
+        raise InputError("a `low` lies above its `high`")
     return gym.spaces.Box(low, high, shape, dtype.type)
+
+
+def _limit_from_json(texts: list[str], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InputError("`low` and `high` are not lists of numbers written as text")
+    if dtype.kind == "b":
+        numbers = np.array([text == "True" for text in texts])
+    else:
+        numbers = np.array([(float if dtype.kind == "f" else int)(text) for text in texts], dtype)
+    if (numbers != numbers).any():
+        raise InputError("a `low` or `high` is not a number")
+    return np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape)
+
+
+def _whole(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"`{name}` is not a whole number")
+    return value
 
 
 def require_vectors_and_discrete_actions(spaces: Spaces, who: str) -> None:

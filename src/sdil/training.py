@@ -6,7 +6,6 @@ Whatever trains speaks through `on_epoch`; whoever calls `fit` owns progress bar
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,9 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.demonstrations import Demonstrations, split_groups
 from sdil.errors import InputError
-from sdil.trajectories import Trajectories
 from sdil.windows import Window, Windows
 
 _SHORTEST_EPOCH = 20  # updates; ten clean trajectories are a single batch
@@ -53,34 +50,6 @@ class Epoch:
 
 
 OnEpoch = Callable[[Epoch], None]
-
-
-def hold_out(
-    demos: Demonstrations, valid: Demonstrations | None, *, seed: int
-) -> tuple[Demonstrations, Trajectories]:
-    """Training demonstrations and clean validation trajectories.
-
-    Without `valid`, a fifth of the clean trajectories (whole groups) is held out, at least one, and
-    noisy trajectories of held-out groups are left out; a single clean trajectory serves as both,
-    with a warning.
-    """
-    if valid is not None:
-        if valid.spaces != demos.spaces:
-            raise InputError("validation and training demonstrations have different spaces")
-        return demos, valid.clean
-    groups = demos.clean.groups
-    if len({i if g is None else g for i, g in enumerate(groups)}) == 1:
-        warnings.warn(
-            "one clean trajectory (or group) serves for training and for validation; "
-            "early stopping cannot see overfitting. Give more, or pass `valid`.",
-            stacklevel=3,
-        )
-        return demos, demos.clean
-    train, held = split_groups(groups, (4.0, 1.0), seed=seed)
-    held_out = {groups[i] for i in held} - {None}
-    noisy = [i for i, group in enumerate(demos.noisy.groups) if group not in held_out]
-    kept = Demonstrations(demos.clean.subset(train), demos.noisy.subset(noisy), demos.spaces)
-    return kept, demos.clean.subset(held)
 
 
 def check_seed(seed: int) -> None:

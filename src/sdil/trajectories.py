@@ -35,6 +35,12 @@ class Trajectory:
 
     def __post_init__(self) -> None:
         name = f"episode {self.id!r}" if self.id else "episode"
+        if not isinstance(self.id, str):
+            raise InputError(f"{name}: its id must be text, not {type(self.id).__name__}")
+        if not isinstance(self.group, str | None):
+            raise InputError(
+                f"{name}: its group must be text or None, not {type(self.group).__name__}"
+            )
         for label in ("observations", "actions", "rewards"):
             value = getattr(self, label)
             if value is None and label == "rewards":

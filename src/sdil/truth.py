@@ -16,6 +16,8 @@ from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.spaces import Array
 
+_MOST_SEGMENTS = 128  # their numbers are stored in a byte
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -38,8 +40,25 @@ class Truth:
             ("noisy_good", self.noisy_good, demos.noisy),
             ("noisy_segment", self.noisy_segment, demos.noisy),
         ):
-            if labels is not None and [len(a) for a in labels] != trajectories.lengths.tolist():
+            if labels is None:
+                continue
+            shapes = [np.shape(a) for a in labels]
+            if shapes != [(length,) for length in trajectories.lengths.tolist()]:
                 raise InputError(f"truth: {name} does not fit the trajectories step by step")
+            for i, values in enumerate(labels):
+                self._check(name, np.asarray(values), f"episode {trajectories.ids[i]!r}, step")
+
+    def _check(self, name: str, values: Array, where: str) -> None:
+        """Raise where a label is neither yes nor no, or no segment's number."""
+        number = name == "noisy_segment"
+        top = min(len(self.segment_names) or _MOST_SEGMENTS, _MOST_SEGMENTS) - 1 if number else 1
+        if values.dtype.kind not in "biuf":
+            raise InputError(f"truth: {name} is {values.dtype}, not numbers or True and False")
+        good = (values >= 0) & (values <= top) & (values == np.floor(values))  # NaN is neither
+        if not good.all():
+            at = int(np.argmin(good))
+            wanted = f"a whole number from 0 to {top}" if number else "True or False"
+            raise InputError(f"truth: {name}, {where} {at}: {values[at]} is not {wanted}")
 
     def to_arrays(self) -> dict[str, Array]:
         """Flat arrays, the trajectories end to end: what a file holds."""
@@ -58,21 +77,25 @@ class Truth:
     ) -> Truth:
         """The inverse of `to_arrays`, given how many steps each trajectory has."""
         segments = arrays.get("noisy_segment")
+        names = () if segments is None else tuple(str(s) for s in arrays["segment_names"])
+        empty = Truth([], [], segment_names=names)
+
+        def cut(name: str, values: Array, lengths: Sequence[int], dtype: Any) -> list[Array]:
+            if values.shape != (sum(lengths),):
+                labels = len(values) if values.ndim == 1 else f"{values.shape}"
+                raise InputError(f"{name} holds {labels} labels for {sum(lengths)} steps")
+            empty._check(name, values, "label")
+            return np.split(values.astype(dtype), np.cumsum(lengths)[:-1]) if lengths else []
+
         return Truth(
-            clean_good=_cut(arrays["clean_good"], clean),
-            noisy_good=_cut(arrays["noisy_good"], noisy),
-            noisy_segment=None if segments is None else _cut(segments, noisy),
-            segment_names=(
-                () if segments is None else tuple(str(s) for s in arrays["segment_names"])
+            clean_good=cut("clean_good", arrays["clean_good"], clean, bool),
+            noisy_good=cut("noisy_good", arrays["noisy_good"], noisy, bool),
+            noisy_segment=(
+                None if segments is None else cut("noisy_segment", segments, noisy, np.int8)
             ),
+            segment_names=names,
         )
 
 
 def _join(arrays: list[Array], dtype: Any) -> Array:
     return np.concatenate([np.asarray(a, dtype) for a in arrays]) if arrays else np.empty(0, dtype)
-
-
-def _cut(values: Array, lengths: Sequence[int]) -> list[Array]:
-    if len(values) != sum(lengths):
-        raise ValueError(f"{len(values)} labels for {sum(lengths)} steps")
-    return np.split(values, np.cumsum(lengths)[:-1]) if lengths else []

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 import sdil
 from sdil import BC, Demonstrations, InputError, Judge, Trajectory
 from sdil.algorithms import JUDGES, LEARNERS, make_judge
+from sdil.demonstrations import hold_out
 from sdil.limits import Between, allowed, fits
 from sdil.networks.encoders import Standardise
-from sdil.training import hold_out, seeded
+from sdil.training import seeded
 from sdil.windows import Windows
 
 FEW = {"max_updates": 60, "min_updates": 40, "patience": 20}

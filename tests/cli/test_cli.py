@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,23 @@ def test_inspect_says_what_the_set_holds(folder, capsys):
     assert answer["fingerprint"] == demos.fingerprint()
     assert sum(answer["clean"]["action_share"]) == pytest.approx(1)
     assert answer["clean"]["good_share"] > answer["noisy"]["good_share"]
+    assert answer["checked"] is True
+
+
+def test_inspect_says_whether_the_data_was_checked(folder, tmp_path, capsys):
+    assert run("inspect", folder) == 0
+    assert "checked: the data is what was written" in capsys.readouterr().out
+    old = tmp_path / "old"
+    shutil.copytree(folder, old)
+    about = json.loads((old / "sdil.json").read_text())
+    about["fingerprint"] = "0" * 64
+    (old / "sdil.json").write_text(json.dumps(about))
+    assert run("inspect", old) == 2
+    assert "the data is not what was written" in capsys.readouterr().err
+    del about["fingerprint"], about["checksums"]
+    (old / "sdil.json").write_text(json.dumps(about))
+    assert run("inspect", old) == 0
+    assert "not checked: the folder is of a version" in capsys.readouterr().out
 
 
 def test_a_run_records_where_it_comes_from(folder, trained):
@@ -246,6 +264,7 @@ def _hear_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_can_be_resumed_bit_for_bit(folder, tmp_path, how):
     options = [
@@ -313,6 +332,7 @@ def test_resume_refuses_changed_data(folder, tmp_path):
     assert run("train", "--resume", tmp_path / "r") == 2
 
 
+@pytest.mark.slow
 def test_progress_bars_only_on_a_terminal(tmp_path):
     """The same command, its output once a pipe and once a terminal."""
     command = [sys.executable, "-m", "sdil.cli", "collect", "fourrooms", "--clean", "400", "--out"]
@@ -387,6 +407,7 @@ def test_presets_are_starting_points_and_warnings_are_one_line(folder, tmp_path,
     assert chosen["n_skills"] == 3
 
 
+@pytest.mark.slow
 def test_demo_prints_a_table_and_says_where_everything_lies(tmp_path, capsys, monkeypatch):
     from sdil.cli import demo
 

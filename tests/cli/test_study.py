@@ -8,6 +8,7 @@ import pytest
 import sdil
 from sdil.cli import main
 from sdil.cli.study import _whole
+from sdil.studies.runners import Finished, Started
 
 MINE = """
 tasks = "sepsis"
@@ -27,14 +28,16 @@ fields = { max_updates = 5, min_updates = 1 }
 """
 
 
+@pytest.mark.slow
 def test_run_show_and_publish(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     file = tmp_path / "mine.toml"
     file.write_text(MINE)
     out = tmp_path / "studies"
-    assert main(["study", "run", str(file), "--out", str(out), "--workers", "0"]) == 0
+    assert main(["study", "run", str(file), "--out", str(out), "--workers", "0"]) == 1
     said = capsys.readouterr()
     assert "6/6" in said.err
+    assert "2 of 6 cells asked for failed; sdil study show" in said.err
     assert "FAILED" in said.err
     assert "2 of 6 cells failed" in said.out
     assert max(map(len, said.out.splitlines())) <= 80
@@ -57,12 +60,98 @@ def test_run_show_and_publish(tmp_path, capsys):
         (["table1", "--workers", "-1"], "--workers must be at least 1"),
         (["all", "--name", "x"], "--name is for one study"),
         (["tune", "bc", "--trials", "0"], "at least one seed and one trial"),
+        (["tune", "bc", "--clean", "0"], "--clean must be a whole number, at least 1, not 0"),
+        (["tune", "bc", "--noisy", "-3"], "--noisy must be a whole number, at least 0, not -3"),
+        (["tune", "bc", "--seeds", "-1"], "--seeds must be a whole number"),
+        (["tune", "bc", "--task", "../escaped"], "there is no task '../escaped'"),
+        (["table1", "--clean", "0"], "--clean must be a whole number, at least 1, not 0"),
+        (["scores", "--clean", "0"], "--clean must be a whole number, at least 1, not 0"),
+        (["curve", "--clean", "-5"], "--clean must be a whole number, at least 1, not -5"),
+        (["table1", "--noisy", "-5"], "--noisy must be a whole number, at least 0, not -5"),
+        (["table1", "--seeds", "0", "-1"], "--seeds must be a whole number"),
+        (["table1", "--seeds", "1", "1"], "--seeds: each may be named once, not 1 1"),
+        (["table1", "--name", "../escaped"], "--name must be letters, digits"),
+        (["table1", "--name", ""], "--name must be letters, digits"),
     ],
 )
 def test_one_line_says_what_is_wrong(arguments, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
     assert main(["study", *arguments]) == 2
     assert said in capsys.readouterr().err
+    assert not list(inside.rglob("*"))
+    assert list(tmp_path.iterdir()) == [inside]
+
+
+BROKEN = """
+tasks = "sepsis"
+clean = 3
+noisy = 0
+seeds = 0
+[[learners]]
+row = "[red]fine[/red] \\u001b[2J"
+learner = "bc"
+fields = { max_updates = 5, min_updates = 1 }
+[[learners]]
+learner = "bc"
+row = "broken"
+fields = { learning_rate = 1e30 }
+"""
+
+
+def test_the_exit_code_tells_of_failed_cells_and_rows_are_text(tmp_path, capsys):
+    file = tmp_path / "mine.toml"
+    file.write_text(BROKEN)
+    run = ["study", "run", str(file), "--out", str(tmp_path / "studies"), "--workers", "0"]
+    assert main(run) == 1
+    said = capsys.readouterr()
+    assert "1 of 2 cells asked for failed; sdil study show" in said.err
+    assert "[red]fine[/red]" in said.out
+    assert "\x1b" not in said.out
+    shown = ["study", "show", str(tmp_path / "studies" / "mine")]
+    assert main(shown) == 0
+    assert "1 of 2 cells failed" in capsys.readouterr().out
+    assert main([*shown, "--format", "csv"]) == 0
+    said = capsys.readouterr()
+    assert "1 of 2 cells failed" in said.err
+    assert "1 of 2" not in said.out
+    assert "[red]fine[/red] \\x1b[2J" in said.out
+    file.write_text(BROKEN.partition("[[learners]]\nlearner")[0])
+    assert main(run) == 0
+
+
+def test_only_what_was_asked_for_counts(tmp_path, monkeypatch, capsys):
+    def run_part(learners, fails):
+        def run(jobs):
+            for job in jobs:
+                yield Started(job.address)
+                yield Finished(job.address, None, {}, "Traceback") if fails else _done(job)
+
+        monkeypatch.setattr("sdil.cli.study.in_this_process", run)
+        part = ["--tasks", "sepsis", "--learners", learners, "--seeds", "0", "--workers", "0"]
+        return main(["study", "table1", "--out", str(tmp_path), *part])
+
+    assert run_part("dwbc", fails=True) == 1
+    assert "1 of 1 cells asked for failed" in capsys.readouterr().err
+    assert run_part("isw-bc", fails=False) == 0
+    assert "asked for" not in capsys.readouterr().err
+    assert run_part("dwbc", fails=False) == 0
+
+
+def _done(job):
+    names = ("valid_nll", "valid_acc", "acc", "macro_f", "macro_auroc", "micro_auroc", "reward")
+    record = {"inputs": job.inputs, "measures": dict.fromkeys(names, 0.5), "warnings": []}
+    timing = {"started": "2026-01-02", "wall_s": 1, "cpu_s": 1, "machine": "M", "versions": {}}
+    return Finished(job.address, record, timing)
+
+
+def test_a_file_whose_name_is_no_study_s_is_refused(tmp_path, capsys):
+    file = tmp_path / "my study.toml"
+    file.write_text(MINE)
+    assert main(["study", "run", str(file), "--out", str(tmp_path / "studies")]) == 2
+    assert "the file's name, which is the study's, must be letters" in capsys.readouterr().err
+    assert not (tmp_path / "studies").exists()
 
 
 def test_help_names_every_study(capsys):

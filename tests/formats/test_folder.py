@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from pathlib import Path
 
 import gymnasium as gym
+import h5py
 import minari
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ from sdil import (
     load_truth,
     save_demonstrations,
 )
+from sdil.formats.folder import describe
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 
@@ -201,6 +205,7 @@ def test_a_truncated_truth_is_named(tmp_path, fourrooms):
 def test_a_truth_of_other_demonstrations_is_refused(tmp_path, fourrooms):
     demos, truth = fourrooms
     save_demonstrations(demos, tmp_path / "d", truth=truth)
+    _edit(tmp_path / "d", lambda about: about.pop("checksums"))  # it would tell already
     np.savez(tmp_path / "d" / "truth.npz", clean_good=np.ones(3, bool), noisy_good=np.ones(3, bool))
     with pytest.raises(
         InputError, match=rf"truth\.npz: .*3 labels for {demos.clean.n_steps} steps"
@@ -217,8 +222,6 @@ def test_whole_number_spaces_survive_to_the_last_digit():
 
 
 def test_nan_in_the_file_is_found(folder):
-    import h5py
-
     with h5py.File(folder / "noisy-v0/data/main_data.hdf5", "a") as file:
         file["episode_3/observations"][1, 5] = np.nan
     with pytest.raises(
@@ -256,7 +259,7 @@ def test_an_interrupted_or_failing_write_leaves_nothing(tmp_path, demos, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("sdil.formats.folder.write_dataset", fail)
-    with pytest.raises(InputError, match="No space left on device"):
+    with pytest.raises(InputError, match="the disk is full"):
         save_demonstrations(demos, tmp_path / "d")
 
     def interrupt(*_, **__):
@@ -279,3 +282,228 @@ def test_a_read_only_folder_is_named(tmp_path, demos):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="cannot write"):
         save_demonstrations(demos, tmp_path / "d")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A folder of every kind of file, the demonstrations in it, and their truth."""
+    demos, truth = sdil.get_task("fourrooms").collect(clean=2, noisy=3, seed=0, noise="segments")
+    folder = tmp_path_factory.mktemp("small") / "d"
+    save_demonstrations(demos, folder, truth=truth, task="fourrooms", origin={"seed": 0})
+    return folder, demos, truth
+
+
+def _flip(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_one_flipped_bit_anywhere_is_refused_or_changes_nothing(small):
+    folder, demos, truth = small
+    told, said = truth.to_arrays(), describe(folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert len(files) == 6
+    rng = np.random.default_rng(0)
+    refused = 0
+    for number in range(120):
+        path = files[number % len(files)]
+        bit = int(rng.integers(8 * path.stat().st_size))
+        _flip(path, bit)
+        try:
+            assert load_demonstrations(folder) == demos, f"{path}, bit {bit}"
+            assert describe(folder) | {"checksums": 0} == said | {"checksums": 0}
+        except InputError:
+            refused += 1
+        try:
+            read = load_truth(folder).to_arrays()
+            assert all(np.array_equal(read[name], told[name]) for name in told), f"{path} {bit}"
+        except InputError:
+            refused += 1
+        _flip(path, bit)
+    assert refused > 60
+    assert load_demonstrations(folder) == demos
+
+
+@pytest.fixture
+def writable(small, tmp_path):
+    folder, demos, truth = small
+    return Path(shutil.copytree(folder, tmp_path / "copy")), demos, truth
+
+
+@pytest.mark.parametrize("set_name", ["clean", "noisy"])
+@pytest.mark.parametrize("field", ["observations", "actions", "rewards"])
+def test_another_value_within_its_space_is_refused(writable, set_name, field):
+    folder, _, _ = writable
+    with h5py.File(folder / f"{set_name}-v0/data/main_data.hdf5", "a") as file:
+        values = file[f"episode_1/{field}"]
+        values[0] = 1 - np.clip(values[0], 0, 1)
+    with pytest.raises(InputError, match=r"copy: the data is not what was written .*copy the fold"):
+        load_demonstrations(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.update(task="doorkey"),
+        lambda about: about.update(environment="other"),
+        lambda about: about["origin"].update(seed=1),
+        lambda about: about["checksums"].update({"sdil.json": "0"}),
+    ],
+)
+def test_another_word_about_the_data_is_refused_until_the_checksums_are_removed(writable, change):
+    folder, demos, _ = writable
+    _edit(folder, change)
+    with pytest.raises(InputError, match=r"sdil\.json: it is not what was written .*`checksums`"):
+        load_demonstrations(folder)
+    _edit(folder, lambda about: about.pop("checksums"))
+    assert load_demonstrations(folder) == demos
+
+
+def test_another_limit_of_a_space_is_refused_to_the_last_digit(tmp_path):
+    high = np.array([0.1, 1 / 3])
+    spaces = Spaces(gym.spaces.Box(-high, high, dtype=np.float64), gym.spaces.Discrete(2))
+    demos = Demonstrations([Trajectory(np.zeros((2, 2)), [1])], spaces=spaces)
+    save_demonstrations(demos, tmp_path / "d")
+    assert load_demonstrations(tmp_path / "d") == demos
+    other = str(np.nextafter(1 / 3, 1))
+    _edit(
+        tmp_path / "d", lambda about: about["spaces"]["observation"]["high"].__setitem__(1, other)
+    )
+    with pytest.raises(InputError, match="it is not what was written"):
+        load_demonstrations(tmp_path / "d")
+
+
+def test_another_truth_is_refused(writable):
+    folder, demos, truth = writable
+    assert load_truth(folder).segment_names == truth.segment_names
+    arrays = truth.to_arrays()
+    np.savez_compressed(folder / "truth.npz", **arrays | {"noisy_good": ~arrays["noisy_good"]})
+    with pytest.raises(InputError, match=r"truth\.npz: .*it is not the file that was written with"):
+        load_truth(folder)
+    assert load_demonstrations(folder) == demos
+
+
+def test_a_folder_of_an_earlier_version_is_read_without_the_check(writable):
+    folder, demos, truth = writable
+    assert describe(folder)["fingerprint"] == demos.fingerprint()
+    _edit(folder, lambda about: (about.pop("checksums"), about.pop("fingerprint")))
+    assert load_demonstrations(folder) == demos
+    assert load_truth(folder).to_arrays().keys() == truth.to_arrays().keys()
+    assert describe(folder)["fingerprint"] is None
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.pop("origin"), "`origin` is missing"),
+        (lambda a: a.pop("task"), "`task` is missing"),
+        (lambda a: a.update(task=7), "`task` is of the wrong type"),
+        (lambda a: a.update(origin=[]), "`origin` is of the wrong type"),
+        (lambda a: a.update(clean=[]), "`clean` is of the wrong type"),
+        (lambda a: a.update(noisy=None), "`noisy` is of the wrong type"),
+        (lambda a: a.update(spaces=[1]), "`spaces` is of the wrong type"),
+        (lambda a: a.update(checksums=[]), "`checksums` is of the wrong type"),
+        (lambda a: a.update(fingerprint=5), "`fingerprint` is of the wrong type"),
+        (lambda a: a["clean"].update(steps=-1), "clean set: `steps` is -1"),
+        (lambda a: a["clean"].update(ids=["a", "a"]), "clean set: two episodes are called 'a'"),
+        (lambda a: a["noisy"].update(ids=[1, 2, 3]), "noisy set: the id of episode 0 is 1"),
+        (lambda a: a["noisy"].update(ids=[None] * 3), "noisy set: the id of episode 0 is None"),
+        (lambda a: a["noisy"].update(groups=[[]] * 3), "noisy set: the group of episode"),
+        (lambda a: a["spaces"].pop("action"), "the action space: 'action' is missing"),
+        (lambda a: a["spaces"].update(action=7), "the action space: it is not an object"),
+        (lambda a: a["spaces"]["action"].update(n="7"), "the action space: `n` is not a whole"),
+        (lambda a: a["spaces"]["action"].update(n=-7), "the action space: "),
+        (lambda a: a["spaces"]["action"].update(n=10**30), "the action space: "),
+        (lambda a: a["spaces"]["action"].update(type="Tuple"), "neither Box nor Discrete"),
+        (lambda a: a["spaces"]["observation"].update(shape=[10**12]), "negative or too large"),
+        (lambda a: a["spaces"]["observation"].update(shape=[-1]), "negative or too large"),
+        (lambda a: a["spaces"]["observation"].update(shape="153"), "`shape` is no list"),
+        (lambda a: a["spaces"]["observation"].update(dtype="O"), "the observation space: "),
+        (lambda a: a["spaces"]["observation"].update(dtype="no"), "the observation space: "),
+        (lambda a: a["spaces"]["observation"].update(low=[]), "the observation space: "),
+        (lambda a: a["spaces"]["observation"].update(low=["nan"]), "not a number"),
+        (lambda a: a["spaces"]["observation"].update(low=["9"], high=["1"]), "`low` lies above"),
+        (lambda a: a["spaces"]["observation"].update(low=None), "are not lists of numbers"),
+    ],
+)
+def test_a_wrong_field_is_one_clear_error(writable, change, message, checked):
+    folder, _, _ = writable
+    if not checked:
+        _edit(folder, lambda about: (about.pop("checksums"), about.pop("fingerprint")))
+    _edit(folder, change)
+    with pytest.raises(InputError, match=rf"sdil\.json: damaged \(.*{message}.*copy the folder"):
+        load_demonstrations(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "null", '"text"'])
+def test_what_is_no_description_is_refused(writable, content):
+    (writable[0] / "sdil.json").write_text(content)
+    with pytest.raises(InputError, match="format None is not the one"):
+        load_demonstrations(writable[0])
+
+
+NUMBERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.float32, np.float64, bool]
+
+
+@given(
+    number=st.sampled_from(NUMBERS),
+    seen=st.sampled_from(NUMBERS),
+    whole=st.booleans(),
+    columns=st.sampled_from([(), (1,), (2,)]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_space_is_inferred_survives(tmp_path_factory, number, seen, whole, columns, seed):
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(0, 5, (4, *columns)) + (0 if whole else 0.3)
+    observations = rng.uniform(0, 100, (5, 2))
+    demos = Demonstrations([Trajectory(observations.astype(seen), actions.astype(number))])
+    if columns == ():
+        counted = whole or np.dtype(number).kind != "f"
+        assert isinstance(demos.spaces.action, gym.spaces.Discrete) == counted
+    folder = tmp_path_factory.mktemp("inferred") / "d"
+    save_demonstrations(demos, folder)
+    loaded = load_demonstrations(folder)
+    assert loaded == demos
+    assert loaded.fingerprint() == demos.fingerprint()
+    np.testing.assert_array_equal(loaded.clean[0].actions, actions.astype(number))
+    np.testing.assert_array_equal(loaded.clean[0].observations, observations.astype(seen))
+
+
+@pytest.mark.parametrize(
+    "spaces",
+    [
+        Spaces(gym.spaces.Box(-1, 1, (), np.float32), gym.spaces.Discrete(3, dtype=np.int32)),
+        Spaces(gym.spaces.Box(0, 1, (), bool), gym.spaces.Box(-np.inf, np.inf, (), np.int16)),
+        Spaces(gym.spaces.Discrete(2), gym.spaces.Box(0, np.inf, (), np.float64)),
+    ],
+)
+def test_spaces_of_single_numbers_survive(tmp_path, spaces):
+    demos = Demonstrations([Trajectory(np.array([0, 1, 0]), np.array([1, 0]))], spaces=spaces)
+    save_demonstrations(demos, tmp_path / "d")
+    loaded = load_demonstrations(tmp_path / "d")
+    assert loaded == demos
+    assert loaded.spaces.action.dtype == spaces.action.dtype
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path, make_episode):
+    pool = Demonstrations([make_episode(3, id="a"), make_episode(3, seed=1, id="b")])
+    twice = Demonstrations(pool.clean.subset([0, 0]), pool.noisy, pool.spaces)
+    with pytest.raises(InputError, match="two episodes are called 'a'"):
+        save_demonstrations(twice, tmp_path / "d")
+    smaller = Demonstrations(
+        pool.clean, pool.noisy, Spaces(pool.spaces.observation, gym.spaces.Discrete(1))
+    )
+    with pytest.raises(InputError, match=r"episode 'a', step \d: action = \d lies outside"):
+        save_demonstrations(smaller, tmp_path / "d")
+    other = Demonstrations(
+        pool.clean, pool.noisy, Spaces(pool.spaces.observation, gym.spaces.Box(0, 9, (), np.int8))
+    )
+    with pytest.raises(InputError, match=r"int64 numbers of the space .* cannot be stored"):
+        save_demonstrations(other, tmp_path / "d")
+    surrogate = Demonstrations([make_episode(3, id=chr(0xD800))])
+    with pytest.raises(InputError, match="the id of episode 0"):
+        save_demonstrations(surrogate, tmp_path / "d")
+    assert list(tmp_path.iterdir()) == []

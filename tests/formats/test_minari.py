@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import h5py
 import numpy as np
 import pytest
 from minari import MinariDataset
@@ -52,12 +56,23 @@ def test_what_is_noted(made):
         ({"groups": []}, "ids or groups do not fit"),
         ({"without_rewards": [2]}, "not there"),
         ({"without_final_observation": [-1]}, "not there"),
-        ({"without_final_observation": 1}, "iterable"),
-        ({"episodes": 2.0}, "integer"),
+        ({"without_final_observation": 1}, "`without_final_observation` is 1, not a list"),
+        ({"without_rewards": ["0"]}, "not there"),
+        ({"episodes": 2.0}, "`episodes` is 2.0, not a whole number"),
+        ({"episodes": True}, "`episodes` is True, not a whole number"),
+        ({"steps": -7}, "`steps` is -7, not a whole number"),
+        ({"steps": "7"}, "`steps` is '7', not a whole number"),
+        ({"ids": {"a": 1, "b": 2}}, "`ids` is .* not a list"),
+        ({"ids": ["a", "a"]}, "two episodes are called 'a'"),
+        ({"ids": ["a", None]}, "the id of episode 1 is None, not a text"),
+        ({"ids": ["a", ""]}, "the id of episode 1 is '', not a text"),
+        ({"ids": [1, 2]}, "the id of episode 0 is 1, not a text"),
+        ({"ids": ["a", chr(0xD800)]}, "the id of episode 1 is .* not a text"),
+        ({"groups": [None, 3]}, "the group of episode 'bare' is 3, not a text"),
     ],
 )
 def test_wrong_notes_are_refused(wrong, error, made):
-    with pytest.raises((TypeError, ValueError), match=error):
+    with pytest.raises(InputError, match=error):
         Notes.from_json(Notes.of(made.clean).to_json() | wrong)
 
 
@@ -92,3 +107,34 @@ def test_a_damaged_or_changed_data_set_is_named(tmp_path, made):
         lengths_of(folder)
     with pytest.raises(InputError, match="Minari cannot open this data set"):
         annotate(tmp_path / "nowhere", [])
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "message"),
+    [
+        ("actions", [0.0, 1.5, 0.0, 1.0], "actions are stored as float64, which int64 cannot hold"),
+        ("actions", [0.0, np.nan, 0.0, 1.0], "actions are stored as float64"),
+        ("observations", np.full((5, 3), 16777217), "observations are stored as int64"),
+        ("observations", np.zeros((5, 1), np.float32), r"observations of shape \(5, 1\)"),
+        ("rewards", [0.5], r"rewards of shape \(1,\)"),
+        ("terminations", [True], "1 terminations for 4 actions"),
+    ],
+)
+def test_values_that_do_not_fit_the_spaces_are_refused(tmp_path, made, field, values, message):
+    folder = tmp_path / "clean-v0"
+    notes = write_dataset(made.clean, made.spaces, folder)
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_0"][field]
+        file["episode_0"][field] = np.asarray(values)
+    with pytest.raises(InputError, match=rf"near episode 'whole' \({message}"):
+        read_datasets({folder: notes}, made.spaces)
+
+
+def test_a_size_that_both_files_state_wrongly_takes_no_memory(tmp_path, made):
+    folder = tmp_path / "clean-v0"
+    notes = write_dataset(made.clean, made.spaces, folder)
+    metadata = folder / "data" / "metadata.json"
+    for steps in (8, 10**8, 10**12, 10**30):
+        metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"total_steps": steps}))
+        with pytest.raises(InputError, match=r"7 steps where|do not fit into memory"):
+            read_datasets({folder: replace(notes, steps=steps)}, made.spaces)

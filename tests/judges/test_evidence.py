@@ -10,11 +10,11 @@ from sklearn.metrics import roc_auc_score
 
 import sdil
 from sdil.algorithms.judged import draw_by_score
+from sdil.demonstrations import hold_out
 from sdil.judges.evidence import SIGNALS, Evidence, EvidenceJudge
 from sdil.judges.joining import separation, weigh_signals, worth
 from sdil.judges.value import RecordedGraph, plan
 from sdil.spaces import Spaces
-from sdil.training import hold_out
 from sdil.windows import DistinctStates, Windows
 
 LEFT, RIGHT = 0, 1

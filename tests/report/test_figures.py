@@ -149,6 +149,7 @@ def test_stability_and_studies(toy_record):
         study(toy_record, "n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )

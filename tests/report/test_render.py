@@ -125,3 +125,19 @@ def test_what_is_not_known_is_said():
     texts = " ".join(s["text"] for s in verdict({}))
     assert "how well it acts is not known" in texts
     assert "cannot be verified" in texts
+
+
+def test_a_judgement_is_not_asked_how_it_acts():
+    about = {"judge": "evidence", "acting": None, "n_clean": 3, "n_noisy": 9}
+    heard = {"name": "likelihood", "heard": True, "why": "it separates"}
+    unheard = {"name": "progress", "heard": False, "why": "not asked for"}
+    texts = [s["text"] for s in verdict({**about, "signals": [heard, unheard]})]
+    assert texts[0].startswith("Steps judged by evidence, from 3 trusted (clean) and 9")
+    assert texts[1] == "The scores rest on likelihood. Not heard: progress (not asked for)."
+    assert not any("environment" in text for text in texts)
+    silent = verdict({**about, "signals": [unheard, unheard | {"name": "value"}]})
+    assert silent[1] == {
+        "tone": "doubt",
+        "text": "No kind of evidence rates held-out clean steps above noisy ones: these scores may "
+        "mean nothing.",
+    }

@@ -156,6 +156,27 @@ def test_sizes_and_seeds_can_be_chosen():
     made = STUDIES["table1"](Options(seeds=(7,), clean=3, noisy=4))
     assert {(c.clean, c.seed) for c in (e.cell for e in made.entries)} == {(3, 7)}
     assert {e.cell.noisy for e in made.entries} == {0, 4}
+    made = STUDIES["noisy-size"](Options(noisy=4))
+    assert {e.at for e in made.entries} == {4}
+    for name in ("curve", "no-next-state", "scores"):
+        for quick in (False, True):
+            made = STUDIES[name](Options(clean=7, quick=quick))
+            assert {e.cell.clean for e in made.entries} == {7}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"clean": 0}, "--clean must be a whole number, at least 1, not 0"),
+        ({"clean": -5}, "--clean must be"),
+        ({"noisy": -1}, "--noisy must be a whole number, at least 0, not -1"),
+        ({"seeds": (0, -1)}, "--seeds must be"),
+        ({"seeds": (2, 2)}, "--seeds: each may be named once"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_refused_and_never_passed_over(options, said):
+    with pytest.raises(InputError, match=said):
+        Options(**options)
 
 
 def test_mimic_is_addressed_by_its_content(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from small import cell
 
 import sdil
@@ -35,6 +36,7 @@ def test_experts_take_the_place_of_noisy_trajectories():
     assert np.array_equal(mixed.noisy_good[0], usual.noisy_good[2])
 
 
+@pytest.mark.slow
 def test_all_that_a_record_says():
     record, seconds = measure(inputs(learner="dwbc", measured="all"))
     told = record["measures"]

@@ -25,6 +25,7 @@ def measured_here(tmp_path_factory):
     return records(root)
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_same_bytes(measured_here, tmp_path):
     results = run_study(study(), tmp_path, on_workers(2))
     assert results.count("done") == 4

@@ -27,6 +27,7 @@ def search(root, trials, *, space=SPACE, run=in_this_process, fields=None):
     )
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_where_it_stopped(tmp_path):
     first = search(tmp_path, 2)
     assert {t.number for t in first} == {0, 1}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from sdil import InputError
+from sdil import SDIL, Demonstrations, InputError, Judge, Trajectory
+from sdil.cli import main
 from sdil.studies.written import read_written
 
 GOOD = """
@@ -69,6 +71,23 @@ def test_a_grid(tmp_path):
             r"mine.toml: learners\[2\].fields: sdil has no field 'width'",
         ),
         ("hidden = 128", 'hidden = "a"', r"learners\[2\].fields: sdil: hidden must be a whole"),
+        ("hidden = 128", "hidden = -8", "sdil: hidden must be a whole number, at least 1, not -8"),
+        ("hidden = 128", "hidden = 2.5", "hidden must be a whole number, at least 1, not 2.5"),
+        ("hidden = 128", "hidden = []", r"learners\[2\].fields: hidden: at least one value"),
+        ("hidden = 128", 'score = "nope"', 'sdil: score must be one of "judge", "pu", not'),
+        ("hidden = 128", 'next_state = "no"', "sdil: next_state must be true or false, not 'no'"),
+        ("hidden = 128", f"adv_weight = {10**400}", "sdil: adv_weight must be a number"),
+        ("hidden = 128", f"hidden = {'9' * 5000}", "mine.toml: cannot be read as TOML"),
+        (
+            "fields = { hidden = 128 }",
+            'judge = "evidence"\njudge_fields = { good_share = 1.5 }',
+            r"learners\[2\].judge: evidence: good_share must be a number, above 0 and under 1",
+        ),
+        ("seeds = [3, 4]", "seeds = [-1]", "mine.toml: seeds: needs whole numbers"),
+        ("seeds = [3, 4]", f"seeds = {10**30}", "mine.toml: seeds: needs whole numbers"),
+        ("clean = [10, 30]", "clean = -5", "mine.toml: clean: needs numbers"),
+        ("noisy = 50", "noisy = -5", "mine.toml: noisy: needs numbers"),
+        ('champion = "wide"', 'champion = ["wide"]', "mine.toml: champion: no row is called"),
         ('row = "wide"', 'rows = "wide"', r"mine.toml: learners\[2\].rows: not known"),
         ('row = "wide"', 'row = "bc, clean only"', r"learners\[2\].row: two rows are called"),
         ('title = "Mine"', 'title = "Mine', "mine.toml: cannot be read as TOML"),
@@ -86,3 +105,33 @@ def test_no_file_and_no_learners(tmp_path):
         read_written(tmp_path / "none.toml")
     with pytest.raises(InputError, match=r"learners: at least one \[\[learners\]\]"):
         read(tmp_path, 'tasks = "sepsis"\nclean = 1\n')
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"score": "nope"}, 'sdil: score must be one of "judge", "pu", not \'nope\''),
+        ({"hidden": -8}, "sdil: hidden must be a whole number, at least 1, not -8"),
+        ({"hidden": 2.5}, "sdil: hidden must be a whole number, at least 1, not 2.5"),
+        ({"next_state": "no"}, "sdil: next_state must be true or false, not 'no'"),
+    ],
+)
+def test_python_and_the_command_line_refuse_the_same(fields, said, tmp_path, capsys):
+    step = Trajectory(np.zeros((3, 2), np.float32), np.array([0, 1]))
+    with pytest.raises(InputError, match=said):
+        SDIL(**fields).fit(Demonstrations(clean=[step], noisy=[step]), seed=0)
+    options = [part for k, v in fields.items() for part in (f"--{k.replace('_', '-')}", str(v))]
+    places = ["--data", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    try:
+        code = main(["train", "sdil", *places, *options])
+    except SystemExit as stop:  # tyro's way to refuse
+        code = stop.code
+    assert code == 2
+    told = capsys.readouterr()
+    assert next(iter(fields)).replace("_", "-") in (told.out + told.err).replace("_", "-")
+
+
+def test_a_judge_s_limits_hold_in_python_too():
+    step = Trajectory(np.zeros((3, 2), np.float32), np.array([0, 1]))
+    with pytest.raises(InputError, match="good_share must be a number, above 0 and under 1, not 1"):
+        Judge(good_share=1.5).fit(Demonstrations(clean=[step], noisy=[step]), seed=0)

@@ -32,6 +32,7 @@ def replay(name, trajectory):
     return any(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fourrooms", "doorkey-5x5", "doorkey-6x6"])
 def test_collected_episodes_happen_in_minigrid(name):
     demos, _ = sdil.get_task(name).collect(clean=8, noisy=4, seed=3)

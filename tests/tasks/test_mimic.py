@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import stat
 import subprocess
 import sys
 from datetime import datetime
@@ -14,11 +15,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from tiny_mimic import COLUMNS, Tiny, add_first, three_patients
+from tiny_mimic import COLUMNS, add_first, three_patients
 
 from sdil import load_demonstrations
 from sdil.cli import main
 from sdil.errors import InputError
+from sdil.formats.folder import save_demonstrations
+from sdil.formats.sql import quoted_name, quoted_text
 from sdil.tasks.mimic.build import assign_parts, build
 from sdil.tasks.mimic.cohort import write_cohort
 from sdil.tasks.mimic.definitions import features, rows_of, windows
@@ -179,13 +182,13 @@ def test_a_build_is_resumed_and_repeats_itself(tmp_path, monkeypatch):
 
 
 def test_what_duckdb_says_stays_inside(tiny):
-    step = STEPS[0]
-    stop = tiny._explain(step, RuntimeError("Query interrupted"), None)
+    doing, reads = STEPS[0].text, STEPS[0].reads
+    stop = tiny._explain(doing, reads, RuntimeError("Query interrupted"))
     assert isinstance(stop, KeyboardInterrupt)
     assert "goes on where it stopped" in str(stop)
-    full = tiny._explain(step, duckdb.OutOfMemoryException("failed"), None)
+    full = tiny._explain(doing, reads, duckdb.OutOfMemoryException("failed"))
     assert "1 GB of memory are not enough" in str(full)
-    other = tiny._explain(step, duckdb.BinderException("a value"), None)
+    other = tiny._explain(doing, reads, duckdb.BinderException("a value"))
     assert str(other) == "ICU stays: BinderException (MIMIC-IV 2.2 or 3.x is expected)"
 
 
@@ -282,9 +285,270 @@ def test_a_truncated_gzip_is_an_error(tmp_path):
         build(pipeline_of(folder, tmp_path / "cache"))
 
 
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_the_name_of_a_column_is_no_sql(tmp_path, ending):
+    folder, written = three_patients().write(tmp_path / "o'neill", ending=ending), tmp_path / "42"
+    path = folder / f"hosp/patients{ending}"
+    opener = gzip.open if ending == ".csv.gz" else open
+    with opener(path, "rt", newline="") as file:
+        header, *rows = file.read().splitlines()
+    evil = f"x': 'VARCHAR'}}); COPY (SELECT 42) TO '{written}'; --"
+    with opener(path, "wt", newline="") as file:
+        file.write("\n".join([f'{header},"{evil}"', *(f"{row}," for row in rows)]))
+    assert open_tables(folder)["patients"].columns[-1] == evil
+    assert len(build(pipeline_of(folder, tmp_path / "it's a cache")).parts) == 3
+    assert not written.exists()
+
+
+def test_neither_is_that_of_a_parquet_column(tmp_path):
+    folder = three_patients().write(tmp_path / "mimic", ending=".parquet")
+    path = folder / "hosp/patients.parquet"
+    evil = quoted_name("x\" AS y; COPY (SELECT 42) TO '42'; --")
+    duckdb.execute(f"COPY (SELECT *, 1 AS {evil} FROM '{path}') TO '{path}.new' (FORMAT parquet)")
+    Path(f"{path}.new").rename(path)
+    assert len(build(pipeline_of(folder, tmp_path / "cache")).parts) == 3
+
+
+def test_names_and_texts_in_sql():
+    for text in ("plain", "it's", 'a "name"', "x'); DROP TABLE y; --", "back\\slash"):
+        found = duckdb.execute(f"SELECT {quoted_text(text)} AS {quoted_name(text)}")
+        assert found.description[0][0] == text
+        assert found.fetchall() == [(text,)]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (lambda h: h + ",", r"patients\.csv\.gz: column 7 has no name"),
+        (lambda h: h + ",Gender", r"patients\.csv\.gz: more than one column is called 'gender'"),
+        (lambda h: h.replace("dod", "x" * 200_000), r"patients\.csv\.gz: its first line names no"),
+        (lambda h: "", r"patients\.csv\.gz: columns subject_id, .* missing"),
+    ],
+)
+def test_columns_must_be_told_apart(tmp_path, header, said):
+    folder = three_patients().write(tmp_path / "mimic")
+    break_table(
+        folder, "hosp/patients", lambda t: header(t.partition("\r\n")[0]) + "\r\n1,F,60,2150,,"
+    )
+    with pytest.raises(InputError, match=said):
+        open_tables(folder)
+
+
+def build_command(folder: Path, tmp_path: Path) -> int:
+    out = tmp_path / "out" / "demos"
+    return main(["mimic", "build", "--mimic", str(folder), "--out", str(out), "--overwrite"])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+@pytest.mark.parametrize("name", ["hosp/patients", "icu/inputevents"])
+def test_a_table_without_rows_is_named(tmp_path, capsys, name, ending):
+    tiny = three_patients()
+    tiny.rows[name].clear()
+    folder = tiny.write(tmp_path / "mimic", ending=ending)
+    assert build_command(folder, tmp_path) == 2
+    assert f"{name}{ending}: there are columns, but no rows; MIMIC-IV" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["hosp/patients", "hosp/admissions", "icu/icustays"])
+def test_the_table_at_fault_is_named_among_several(tmp_path, capsys, name):
+    """These three are read together."""
+    folder = three_patients().write(tmp_path / "mimic")
+    column = {"hosp/patients": "anchor_age"}.get(name, "hadm_id")
+    index = COLUMNS[name].split().index(column)
+
+    def spoil(text: str) -> str:
+        head, first, *rest = text.split("\r\n")
+        values = first.split(",")
+        values[index] = "secret"
+        return "\r\n".join([head, ",".join(values), *rest])
+
+    break_table(folder, name, spoil)
+    assert build_command(folder, tmp_path) == 2
+    said = capsys.readouterr().err
+    assert f"{name}.csv.gz: column {column}: 1 values are no " in said
+    assert "secret" not in said
+
+
+def test_a_damaged_result_of_a_step_is_named(tmp_path, capsys):
+    folder = three_patients().write(tmp_path / "mimic")
+    pipeline = pipeline_of(folder, tmp_path / "out" / ".mimic-cache")
+    pipeline.run(["stays"])
+    pipeline.path("stays").write_bytes(b"PAR1 and then nothing")
+    assert build_command(folder, tmp_path) == 2
+    said = capsys.readouterr().err
+    assert f"{pipeline.path('stays')}: damaged; delete it" in said
+    pipeline.path("stays").unlink()
+    assert build_command(folder, tmp_path) == 0
+
+
+def modes(folder: Path) -> dict[str, int]:
+    paths = [folder, *folder.rglob("*")]
+    return {str(path): stat.S_IMODE(path.stat().st_mode) for path in paths}
+
+
+def assert_private(folder: Path) -> None:
+    found = modes(folder)
+    assert len(found) > 3
+    assert {p: oct(m) for p, m in found.items() if m not in (0o700, 0o600)} == {}
+
+
+def test_nobody_else_reads_what_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("sdil.tasks.mimic.build.save_demonstrations", watch := Watch(tmp_path))
+    folder = three_patients().write(tmp_path / "mimic")
+    before = os.umask(0o022)
+    try:
+        assert build_command(folder, tmp_path) == 0
+        cohort = tmp_path / "out" / "cohort.parquet"
+        assert main(["mimic", "cohort", "--mimic", str(folder), "--out", str(cohort)]) == 0
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert watch.times == 3
+    assert_private(tmp_path / "out" / "demos")
+    assert_private(tmp_path / "out" / ".mimic-cache")
+    assert stat.S_IMODE(cohort.stat().st_mode) == 0o600
+
+
+class Watch:
+    """Writes demonstrations and looks at everything that there is meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.times = folder, 0
+
+    def __call__(self, demos, folder, **more):
+        save_demonstrations(demos, folder, write_more=self.look, **more)
+
+    def look(self, _):
+        assert_private(self.folder / "out")
+        self.times += 1
+
+
+def test_what_duckdb_spills_is_private_and_goes(tmp_path):
+    pipeline = pipeline_of(three_patients().write(tmp_path / "mimic"), tmp_path / "cache")
+    pipeline.run(["stays"])
+    with pipeline.connect() as connection:
+        connection.execute("SET memory_limit = '30MB'")
+        connection.execute("CREATE TABLE t AS SELECT random() AS a FROM range(6000000) ORDER BY a")
+        (spill,) = (tmp_path / "cache").glob("spill*")
+        assert list(spill.iterdir())
+        assert_private(tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("spill*"))
+
+
+def test_an_older_cache_is_closed_and_cleared(tmp_path):
+    folder = three_patients().write(tmp_path / "mimic")
+    cache = tmp_path / "cache"
+    once = build(pipeline_of(folder, cache))
+    done = sorted(path.name for path in cache.iterdir())
+    for path in (cache, *cache.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    killed = subprocess.Popen(["true"])
+    killed.wait()  # its number is nobody's now
+    left = [
+        f".stays-0123456789abcdef.parquet.{killed.pid}.abcd_f12",
+        f"tmp_.stays-0123456789abcdef.parquet.{killed.pid}.abcd_f12",
+        ".stays-0123456789abcdef.parquet.abcd_f12",
+        f".postgres-labevents-0123456789abcdef.csv.gz.{killed.pid}.abcd_f12",
+    ]
+    for name in left:
+        (cache / name).write_text("a patient")
+    for name in ("spill", f"spill-{killed.pid}-abcd_f12"):
+        (cache / name).mkdir()
+        (cache / name / "duckdb_temp_storage-0.tmp").write_text("a patient")
+    assert build(pipeline_of(folder, cache)).quality == once.quality
+    assert sorted(path.name for path in cache.iterdir()) == done
+    assert_private(cache)
+
+
+def test_what_is_not_ours_stays_as_it_is(tmp_path):
+    """Another build at work, and a folder that is more than a cache."""
+    folder, cache = three_patients().write(tmp_path / "mimic"), tmp_path / "cache"
+    cache.mkdir(mode=0o755)
+    others = [f".stays-0123456789abcdef.parquet.{os.getpid()}.abcd_f12", "notes.txt", ".hidden"]
+    for name in others:
+        (cache / name).touch(0o644)
+    build(pipeline_of(folder, cache))
+    assert {name for name in others if (cache / name).exists()} == {*others}
+    found = modes(cache)
+    assert found[str(cache)] == 0o755
+    assert found[str(cache / "notes.txt")] == 0o644
+    assert {found[str(p)] for p in cache.glob("*.parquet")} == {0o600}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of so many kB, or a skip where none can be made."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(size: int) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        return place
+
+    yield mount
+    subprocess.run(["umount", str(place)], capture_output=True)
+
+
+def test_a_full_disk_is_not_the_inputs_fault(small_disk, tmp_path, capsys):
+    tiny = three_patients()
+    stay = tiny.stay(8, datetime(2154, 1, 1), 24)
+    rng = np.random.default_rng(0)
+    for value in rng.uniform(30, 200, 30_000).tolist():
+        stay.chart(220045, value / 10, value)
+    folder, disk = tiny.write(tmp_path / "mimic"), small_disk(200)
+    where = ["--mimic", str(folder), "--cache", str(disk / "cache")]
+    assert main(["mimic", "build", *where, "--out", str(tmp_path / "demos")]) == 2
+    said = capsys.readouterr().err
+    assert f"chart events: the disk of {disk / 'cache'} is full (1 tables of " in said
+    assert " are free; " in said
+    assert "pass --cache FOLDER" in said
+    assert "damaged" not in said
+    assert not list((disk / "cache").glob("*charts*"))
+
+
+def test_a_disk_that_is_full_at_the_end(small_disk, tmp_path, capsys):
+    folder, disk = three_patients().write(tmp_path / "mimic"), small_disk(60)
+    out = disk / "demos"
+    where = ["--mimic", str(folder), "--cache", str(tmp_path / "cache")]
+    assert main(["mimic", "build", *where, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert f"cannot write {out}" in said
+    assert "the disk is full" in said
+    assert list(disk.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.IOException('Could not write file "x": No space left on device'),
+        duckdb.OutOfMemoryException("failed to offload: 'max_temp_directory_size' setting"),
+    ],
+)
+def test_room_is_asked_for_where_duckdb_has_none(tmp_path, error):
+    pipeline = pipeline_of(three_patients().write(tmp_path / "mimic"), tmp_path / "cache")
+    step = STEPS[0]
+    pipeline.run([step.name])
+    with pytest.raises(InputError, match=r"ICU stays: the disk of .*cache is full \(1 tables of"):
+        raise pipeline._explain(step.text, step.reads, error)
+
+
+def test_duckdb_still_says_so_when_it_may_not_spill(tiny):
+    with tiny.connect() as connection:
+        connection.execute("SET memory_limit = '30MB'")
+        connection.execute("SET max_temp_directory_size = '1MB'")
+        with pytest.raises(duckdb.OutOfMemoryException) as full:
+            connection.execute("CREATE TABLE t AS SELECT random() a FROM range(9000000) ORDER BY a")
+    assert "the disk of" in str(tiny._explain("it", (), full.value))
+
+
 def test_an_empty_cohort_is_an_error(tmp_path):
-    tiny = Tiny()
-    tiny.stay(1, datetime(2150, 1, 1), 24)
+    tiny = three_patients()
+    tiny.rows["hosp/prescriptions"] = [
+        {**row, "drug": "Paracetamol"} for row in tiny.rows["hosp/prescriptions"]
+    ]
     folder = tiny.write(tmp_path / "mimic")
     with pytest.raises(InputError, match="the cohort is empty"):
         build(pipeline_of(folder, tmp_path / "cache"))

@@ -123,9 +123,12 @@ def test_both_routes_agree_on_three_patients(server, tmp_path):
     url = load(server, "tiny", mimic)
     assert_same(url, mimic, tmp_path)
     again = copy_tables(url, tmp_path / "server")
-    assert len(list((tmp_path / "server").glob("postgres-*"))) == len(again)  # copied once
+    copies = list((tmp_path / "server").glob("postgres-*"))
+    assert len(copies) == len(again)  # copied once
+    assert {path.stat().st_mode & 0o777 for path in copies} == {0o600}
 
 
+@pytest.mark.slow
 def test_both_routes_agree_on_the_demo(server, tmp_path):
     mimic = demo_folder()
     assert_same(load(server, "demo", mimic), mimic, tmp_path)

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from sdil.acting import suit
 from sdil.algorithms.learner import check
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.training import OnEpoch, Stages, State, hold_out, mean_nll, seeded
+from sdil.training import OnEpoch, Stages, State, mean_nll, seeded
 from sdil.windows import Windows
 
 

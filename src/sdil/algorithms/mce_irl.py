@@ -40,7 +40,7 @@ from sdil.acting import suit
 from sdil.algorithms.demonstrated_mdp import DemonstratedMDP, enumerate_mdp, estimate_mdp
 from sdil.algorithms.learner import check
 from sdil.algorithms.soft_planning import SoftPlan, occupancy, plan
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
@@ -53,7 +53,6 @@ from sdil.training import (
     Optimisation,
     State,
     below,
-    hold_out,
     nest,
     seeded,
     with_more,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from sdil.acting import suit
 from sdil.algorithms.learner import check
 from sdil.algorithms.ppo import PPO, Reward, Settings, Steps, practise
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.limits import Count, CountOrNone, Discount, Positive, Share, Weight
 from sdil.networks.encoders import mlp
@@ -33,7 +33,6 @@ from sdil.training import (
     OnEpoch,
     Optimisation,
     State,
-    hold_out,
     mean_nll,
     seeded,
 )

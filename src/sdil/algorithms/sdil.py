@@ -28,14 +28,15 @@ from sdil.acting import suit
 from sdil.algorithms.judged import draw_after, given_or_own
 from sdil.algorithms.learner import check
 from sdil.algorithms.reuse import Reuse
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.judges.pu import SkillJudge
 from sdil.judging import FittedJudge
 from sdil.limits import Count, CountOrNone, Score, Share, Weight
 from sdil.moved import refuse_moved
 from sdil.networks.hierarchical import HierarchicalPolicy, SkillModel
-from sdil.skills.discovery import Discovery, DiscoveryFields, TrainingSteps, first_models
-from sdil.training import OnEpoch, State, below, hold_out, nest, seeded, with_more
+from sdil.skills.discovery import Discovery, TrainingSteps, first_models
+from sdil.skills.fields import DiscoveryFields
+from sdil.training import OnEpoch, State, below, nest, seeded, with_more
 from sdil.windows import Windows
 
 DISCOVER, SELECT, REFINE = range(3)

@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.acting import suit
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.judges.step_networks import NetworkJudge, StepNetwork, StepScorer
 from sdil.judging import NONE_LEFT, FittedJudge, check_judge
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.training import OnEpoch, Stages, State, hold_out, mean_nll
+from sdil.training import OnEpoch, Stages, State, mean_nll
 from sdil.windows import Windows
 
 

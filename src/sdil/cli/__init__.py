@@ -24,6 +24,8 @@ COMMANDS = {
     "expert": "train a PPO agent to demonstrate a task (needs sdil[experts])",
 }
 
+FAILED = 1
+"""The exit code where cells of a study failed."""
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -46,20 +48,21 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            import_module(f"sdil.cli.{name}").main(rest)
+            code: int | None = import_module(f"sdil.cli.{name}").main(rest)
     except InputError as error:
-        print(f"sdil {name}: {error}", file=sys.stderr)
+        _complain(f"sdil {name}: {error}")
         return BAD_INPUT
     except KeyboardInterrupt as stop:
-        print(f"\nsdil {name}: {stop or 'interrupted'}", file=sys.stderr)
+        print(file=sys.stderr)
+        _complain(f"sdil {name}: {stop or 'interrupted'}")
         return INTERRUPTED
     except BrokenPipeError:  # `sdil inspect ... | head`
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"sdil {name}: {error}", file=sys.stderr)
+        _complain(f"sdil {name}: {error}")
         return BAD_INPUT
-    return 0
+    return code or 0
 
 
 def _print_help() -> None:
@@ -73,4 +76,10 @@ def _print_help() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    _complain(f"warning: {message}")
+
+
+def _complain(text: str) -> None:
+    from sdil.cli.console import plain
+
+    print(plain(text), file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from sdil.cli.console import check_seed, parse, print_json, progress
+from sdil.cli.console import check_seed, parse, plain, print_json, progress
 from sdil.files import refuse_existing
 from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
@@ -99,4 +99,4 @@ def collect(
     print(f"{len(demos.clean)} clean episodes ({demos.clean.n_steps} steps)")
     share = "" if good is None else f", {good:.0%} of them good"
     print(f"{len(demos.noisy)} noisy episodes ({demos.noisy.n_steps} steps{share})")
-    print(f"written to {out}; look at it with: sdil inspect {out}")
+    print(plain(f"written to {out}; look at it with: sdil inspect {out}"))

@@ -24,12 +24,27 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from sdil.errors import InputError
 
 Result = TypeVar("Result")
 
 errors = Console(stderr=True)
+
+_DIRECTIONS = "\u200e\u200f\u2028-\u202e\u2066-\u2069"  # they reorder or break lines
+_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_DIRECTIONS}\ud800-\udfff]")
+_UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_DIRECTIONS}\ud800-\udfff]")
+
+
+def plain(text: object, *, lines: bool = False) -> str:
+    """Data as a terminal may show it: what would steer the terminal is written out, as \\x1b.
+
+    `lines`: its line breaks are meant, as those of a traceback.
+    """
+    if lines:
+        return "\n".join(map(plain, str(text).split("\n")))
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def parse(command: Callable[..., Result], arguments: Sequence[str], name: str) -> Result:
@@ -60,10 +75,10 @@ def _wrapped() -> Iterator[None]:
             yield
     finally:
         for line in held.getvalue().splitlines():
-            plain = re.sub(r"\x1b\[[0-9;]*m", "", line)  # without colours
-            indent = " " * 4 if plain.startswith("usage:") else ""
-            fits = len(plain) <= width
-            print(line if fits else textwrap.fill(plain, width, subsequent_indent=indent))
+            bare = re.sub(r"\x1b\[[0-9;]*m", "", line)  # without colours
+            indent = " " * 4 if bare.startswith("usage:") else ""
+            fits = len(bare) <= width
+            print(line if fits else textwrap.fill(bare, width, subsequent_indent=indent))
 
 
 @contextmanager
@@ -73,7 +88,7 @@ def progress(text: str) -> Iterator[Callable[..., None]]:
     Nothing is shown where the output is not a terminal.
     """
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -84,10 +99,10 @@ def progress(text: str) -> Iterator[Callable[..., None]]:
         disable=not errors.is_terminal,
     )
     with bar:
-        task = bar.add_task(text, total=None)
+        task = bar.add_task(plain(text), total=None)
 
         def update(done: int, total: int, description: str = text) -> None:
-            bar.update(task, completed=done, total=total, description=description)
+            bar.update(task, completed=done, total=total, description=plain(description))
 
         yield update
 
@@ -108,9 +123,9 @@ def check_seed(seed: int) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print for a program to read."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+    """Print for a program to read; a terminal is not steered by it either."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    print(_UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show(value: Any) -> str:
@@ -123,12 +138,12 @@ def show(value: Any) -> str:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1
 ) -> None:
-    """A table whose first columns are text and whose others are numbers."""
+    """A table whose first columns are text and whose others are numbers; data is shown as it is."""
     table = Table()
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < text_columns else "right")
+        table.add_column(Text(plain(column)), justify="left" if i < text_columns else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(plain(cell)) for cell in row))
     console = Console()
-    console.print(title, style="bold", highlight=False)
+    console.print(Text(plain(title), style="bold"))
     console.print(table)

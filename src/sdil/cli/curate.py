@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.cli.console import parse, print_json, print_table, show
+from sdil.cli.console import parse, plain, print_json, print_table, show
 from sdil.curation import SHORTEST, Curated
 from sdil.curation import curate as keep_good_steps
 from sdil.errors import InputError
@@ -127,7 +127,7 @@ def curate(
         print_json({"out": str(out), **made, **summary})
         return
     _show(curated, summary, weights)
-    print(f"written to {out}; look at it with: sdil inspect {out}")
+    print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
 
 
 def _refuse_touching(data: Path, out: Path) -> None:

@@ -10,7 +10,7 @@ from sdil.acting import GREEDY, WithoutCircles
 from sdil.algorithms.bc import BC
 from sdil.algorithms.sdil import SDIL
 from sdil.cli.collect import collect
-from sdil.cli.console import check_seed, parse, print_table, progress, set_threads
+from sdil.cli.console import check_seed, parse, plain, print_table, progress, set_threads
 from sdil.cli.evaluate import measure_on
 from sdil.cli.fitting import telling
 from sdil.cli.report import report
@@ -97,7 +97,8 @@ def demo(
     page = out / "report.html"
     report(out / "runs" / "sdil", data=train, out=page, seed=seed)
     data, ours = quote(str(train)), quote(str(out / "runs" / "sdil"))
-    print(f"\ndemonstrations  {train}  (look: sdil inspect {data})")
-    print(f"trained runs    {out / 'runs'}  (again: sdil evaluate {ours})")
-    print(f"good steps?     sdil score {ours} --data {data} --out scores.parquet")
-    print(f"open {page} in a browser to see what it learned")
+    print()
+    print(plain(f"demonstrations  {train}  (look: sdil inspect {data})"))
+    print(plain(f"trained runs    {out / 'runs'}  (again: sdil evaluate {ours})"))
+    print(plain(f"good steps?     sdil score {ours} --data {data} --out scores.parquet"))
+    print(plain(f"open {page} in a browser to see what it learned"))

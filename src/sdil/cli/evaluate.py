@@ -11,7 +11,15 @@ import tyro
 
 from sdil.acting import DEFAULT, GREEDY, Sample, WithoutCircles, describe_acting
 from sdil.algorithms import load_policy
-from sdil.cli.console import check_seed, parse, print_json, print_table, progress, set_threads
+from sdil.cli.console import (
+    check_seed,
+    parse,
+    plain,
+    print_json,
+    print_table,
+    progress,
+    set_threads,
+)
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import Evaluation, check_spaces
@@ -20,6 +28,7 @@ from sdil.files import write_json
 from sdil.formats.folder import load_demonstrations
 from sdil.policy import Policy
 from sdil.runs import read_run
+from sdil.simulators import trusted_environment
 
 if TYPE_CHECKING:
     from sdil.evaluation.metrics import ActionMetrics
@@ -68,10 +77,11 @@ def evaluate(
     policy = load_policy(run)
     answer: dict[str, Any] = {"run": str(run)}
     saved_by_hand = not (run / "run.json").exists()  # policy.save: it has no run.json
-    where = env or (None if saved_by_hand else read_run(run)["environment"])
-    only_records = where is None and episodes is None and data is not None
+    from_file = None if saved_by_hand else read_run(run).get("environment")
+    only_records = (env or from_file) is None and episodes is None and data is not None
     ran: dict[str, Evaluation] = {}
     if (episodes is None or episodes > 0) and not only_records:
+        where = env or trusted_environment(from_file, run / "run.json")
         if where is None:
             raise InputError(
                 f"{run} does not say where its data came from; pass --env, "
@@ -122,7 +132,7 @@ def evaluate(
         print(how)
         if WithoutCircles.name in policy.why_not:
             reason = policy.why_not[WithoutCircles.name]
-            print(f"{WithoutCircles.name} is not called for: {reason}")
+            print(plain(f"{WithoutCircles.name} is not called for: {reason}"))
     if metrics is not None:
         print_table("recorded steps", ["measure", "value"], describe_metrics(metrics))
 

@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from sdil.cli.collect import GridName
-from sdil.cli.console import parse, print_json, progress
+from sdil.cli.console import parse, plain, print_json, progress
 from sdil.errors import InputError
 
 
@@ -81,4 +81,4 @@ def expert(
         f"{len(trained.episodes.rewards)} episodes: {trained.success_rate:.1%} reach the {aim}, "
         f"mean reward {trained.mean_reward:.3f}, mean length {trained.mean_length:.1f}"
     )
-    print(f"written to {out}")
+    print(plain(f"written to {out}"))

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from sdil.cli.console import parse, print_json, print_table, show
+from sdil.cli.console import parse, plain, print_json, print_table, show
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import read_json
@@ -41,20 +41,22 @@ def inspect(
             return
         _show_report(report)
         parts = [p.parent for p in sorted(folder.glob("*/sdil.json"))]
-        print(f"sets of demonstrations: {', '.join(map(str, parts))}")
+        print(plain(f"sets of demonstrations: {', '.join(map(str, parts))}"))
         return
     about, demos, truth = describe(folder), load_demonstrations(folder), load_truth(folder)
     summary = summarise(demos, truth)
     head = {key: about[key] for key in ("task", "environment", "origin")}
     if as_json:
         quality = {} if report is None else {"quality": report}
-        print_json({"folder": str(folder), **head, **summary, **quality})
+        checked = about["fingerprint"] is not None
+        print_json({"folder": str(folder), **head, **summary, "checked": checked, **quality})
         return
     made = ", ".join(f"{k} {v}" for k, v in about["origin"].items() if v is not None)
-    print(f"{folder}: task {about['task']}, environment {about['environment']}")
+    print(plain(f"{folder}: task {about['task']}, environment {about['environment']}"))
     if made:
-        print(f"made with {made}")
-    print(f"observation {demos.spaces.observation}\naction      {demos.spaces.action}\n")
+        print(plain(f"made with {made}"))
+    print(f"observation {plain(demos.spaces.observation, lines=True)}")
+    print(f"action      {plain(demos.spaces.action, lines=True)}\n")
     names = ("clean", "noisy")
     rows = [
         [label, *(show(summary[name][key]) for name in names)]
@@ -62,13 +64,17 @@ def inspect(
         if any(summary[name][key] is not None for name in names)
     ]
     print_table("sets", ["", *names], rows)
-    if isinstance(demos.spaces.action, gym.spaces.Discrete):
-        shares = [summary[name]["action_share"] for name in names]
+    shares = [summary[name]["action_share"] for name in names]
+    if shares[0] is not None:
         rows = [[str(a), *(_percent(s, a) for s in shares)] for a in range(len(shares[0]))]
         print_table("actions", ["action", *names], rows)
     if report is not None:
         _show_report(report)
-    print(f"fingerprint {summary['fingerprint'][:16]}")
+    print(plain(f"fingerprint {summary['fingerprint'][:16]}"))
+    if about["fingerprint"] is None:
+        print("not checked: the folder is of a version that wrote no fingerprint")
+    else:  # or it would not have been loaded
+        print("checked: the data is what was written")
 
 
 def _find_report(folder: Path) -> dict[str, Any] | None:
@@ -100,8 +106,10 @@ def _show_report(report: dict[str, Any]) -> None:
         [band["sofa"], str(band["stays"]), str(band["died"])] for band in report["outcome_by_sofa"]
     ]
     print_table("outcome by highest SOFA around onset", ["SOFA", "stays", "died"], rows)
-    print(report["cells"])
+    print(plain(report["cells"]))
 
+
+_MOST_ACTIONS_SHOWN = 10_000
 
 _LABELS = {
     "episodes": "episodes",
@@ -121,9 +129,10 @@ _LABELS = {
 def summarise(demos: Demonstrations, truth: Truth | None) -> dict[str, Any]:
     """Counts and shares of both sets."""
     goods = (None, None) if truth is None else (truth.clean_good, truth.noisy_good)
-    n_actions = (
-        int(demos.spaces.action.n) if isinstance(demos.spaces.action, gym.spaces.Discrete) else None
-    )
+    action = demos.spaces.action
+    n_actions = None
+    if isinstance(action, gym.spaces.Discrete) and action.start == 0:
+        n_actions = int(action.n) if action.n <= _MOST_ACTIONS_SHOWN else None
     sets = {
         name: _summarise_set(trajectories, good, n_actions)
         for name, trajectories, good in zip(

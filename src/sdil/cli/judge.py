@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import JUDGES, make_judge
-from sdil.cli.console import parse, print_json, print_table
+from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
     as_json,
     asks_to_resume,
@@ -109,7 +109,7 @@ def _report(done: Finished, json: bool) -> None:
     if json:
         print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
         return
-    print(f"judged by {fitted.name} in {done.seconds:.1f} s")
+    print(plain(f"judged by {fitted.name} in {done.seconds:.1f} s"))
     print_table(
         "what was listened to",
         ["signal", "heard", "why"],
@@ -118,7 +118,7 @@ def _report(done: Finished, json: bool) -> None:
     )
     print(f"{summary['good']:.1%} of {len(optimality)} noisy steps score above 0")
     out = done.folder
-    print(f"written to {out}; the worst and best segments: sdil score {out} --data {data}")
+    print(plain(f"written to {out}; the worst and best segments: sdil score {out} --data {data}"))
 
 
 def _print_help() -> None:

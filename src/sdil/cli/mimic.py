@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from sdil.cli.console import check_seed, parse, print_json, print_table, progress
+from sdil.cli.console import check_seed, parse, plain, print_json, print_table, progress
 from sdil.errors import InputError
 from sdil.files import refuse_existing
 from sdil.tasks.mimic.build import QUALITY, Mortality, build, write
@@ -75,7 +75,7 @@ def find_cohort(
         print_json({"file": str(out), "stays": flow.stays, "included": flow.included, **counts})
         return
     print_table("cohort", ["", "stays"], [[k, str(v)] for k, v in counts.items()])
-    print(f"{flow.included} of {flow.stays} ICU stays; written to {out}")
+    print(plain(f"{flow.included} of {flow.stays} ICU stays; written to {out}"))
 
 
 def build_demonstrations(
@@ -131,8 +131,9 @@ def build_demonstrations(
         for part, d in built.parts.items()
     ]
     print_table("demonstrations", ["", "clean", "noisy", "steps"], rows)
-    print(f"written to {out}; look at it with: sdil inspect {out}")
-    print(f"train with: sdil train bc --data {out / 'train'} --valid {out / 'valid'} --out RUN")
+    print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+    parts = f"--data {out / 'train'} --valid {out / 'valid'}"
+    print(plain(f"train with: sdil train bc {parts} --out RUN"))
 
 
 _CACHE = ".mimic-cache"

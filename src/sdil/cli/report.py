@@ -15,7 +15,8 @@ import tyro
 
 from sdil.acting import describe_acting
 from sdil.algorithms import JUDGES, LEARNERS, load_judging, load_policy
-from sdil.cli.console import check_seed, parse, print_json, progress, set_threads
+from sdil.checkpoints import kept_of_each_phase, read_epochs
+from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import evaluate
@@ -26,7 +27,8 @@ from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.report.curves import curves_of
-from sdil.runs import kept_of_each_phase, read_epochs, read_run
+from sdil.runs import read_run
+from sdil.simulators import trusted_environment
 from sdil.studies.grid import read_published, read_study
 
 _EPISODES = 1_000
@@ -86,8 +88,7 @@ def report(
             raise InputError(f"{run} does not say what it was made from; pass --data FOLDER")
         data = Path(about["data"])
     demos, truth = load_demonstrations(data), load_truth(data)
-    where = env or (about or {}).get("environment") or describe(data)["environment"]
-    where = None if where == "none" else where
+    where = None if env == "none" else env or _environment(run, about, data)
     if len({each.resolve() for each in (run, *also)}) <= len(also):
         raise InputError("--also takes other runs than the one to report on, each once")
     others = [load_policy(each) for each in compare]
@@ -132,6 +133,13 @@ def _refuse(
             raise InputError(f"{figures} is a file; --figures takes a folder")
         if figures.exists() and any(figures.iterdir()) and not overwrite:
             raise InputError(f"{figures} is not empty; choose another name or pass --overwrite")
+
+
+def _environment(run: Path, about: dict[str, Any] | None, data: Path) -> str | None:
+    """Where the demonstrations came from, as the run or their own folder says."""
+    if about is not None and about.get("environment") is not None:
+        return trusted_environment(about["environment"], run / "run.json")
+    return trusted_environment(describe(data).get("environment"), data / "sdil.json")
 
 
 def _about(
@@ -284,6 +292,6 @@ def _tell(explanation: Explanation, written: Sequence[str], as_json: bool) -> No
         print_json({**{name: about[name] for name in names}, "written": written})
         return
     for warning in about["warnings"]:
-        print(f"note: {warning}")
+        print(plain(f"note: {warning}"))
     for path in written:
-        print(f"written: {path}")
+        print(plain(f"written: {path}"))

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.cli.console import parse, print_json, print_table, show
+from sdil.cli.console import parse, plain, print_json, print_table, show
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
@@ -93,7 +93,7 @@ def score(
                 text_columns=2,
             )
     if out is not None:
-        print(f"written to {out}")
+        print(plain(f"written to {out}"))
 
 
 def _rank(

@@ -13,13 +13,15 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
+from rich.text import Text
 
-from sdil.cli.console import errors, parse, print_table, show
+from sdil.cli import FAILED
+from sdil.cli.console import errors, parse, plain, print_table, show
 from sdil.errors import InputError
 from sdil.report.rendering import Format, render
 from sdil.report.tables import headline, notes, tables
-from sdil.studies.cell import Cell, hash_of_folder
-from sdil.studies.grid import Progress, Results, Study, read_study, run_study
+from sdil.studies.cell import Cell, check_asked, hash_of_folder
+from sdil.studies.grid import Progress, Results, Study, check_name, read_study, run_study
 from sdil.studies.paper import STUDIES, Options
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
@@ -45,9 +47,9 @@ sdil study NAME --help says more. What is finished is kept: a study that was
 interrupted goes on where it stopped."""
 
 
-def main(arguments: list[str]) -> None:
-    """Choose, parse and run."""
-    commands: dict[str, Callable[..., None]] = {
+def main(arguments: list[str]) -> int | None:
+    """Choose, parse and run; the exit code, where it is not 0."""
+    commands: dict[str, Callable[..., int | None]] = {
         **{name: _named(name) for name in STUDIES},
         "all": _named(*STUDIES),
         "run": run_written,
@@ -56,8 +58,7 @@ def main(arguments: list[str]) -> None:
         "publish": publish_studies,
     }
     if arguments and arguments[0] in commands:
-        parse(commands[arguments[0]], arguments[1:], f"study {arguments[0]}")
-        return
+        return parse(commands[arguments[0]], arguments[1:], f"study {arguments[0]}")
     about = (
         textwrap.fill(f"  {name:<13}  {_first_line(make)}", 80, subsequent_indent=" " * 17)
         for name, make in STUDIES.items()
@@ -65,9 +66,10 @@ def main(arguments: list[str]) -> None:
     print(_USAGE.format(studies="\n".join(about)))
     if not arguments or arguments[0] not in ("-h", "--help"):
         raise InputError("which study? See above.")
+    return None
 
 
-def _named(*names: str) -> Callable[..., None]:
+def _named(*names: str) -> Callable[..., int]:
     def study(
         preset: Literal["full", "quick"] = "full",
         seeds: tuple[int, ...] = (),
@@ -81,7 +83,7 @@ def _named(*names: str) -> Callable[..., None]:
         out: Path = Path("studies"),
         name: str | None = None,
         form: Form = "terminal",
-    ) -> None:
+    ) -> int:
         """Measure what is missing of a study, keep it, and show its tables.
 
         Args:
@@ -101,13 +103,16 @@ def _named(*names: str) -> Callable[..., None]:
             name: The study's name there, where sizes differ from the usual ones.
             form: How its tables are printed.
         """
-        whole = None if data is None else str(_whole(data, out))
-        options = Options(seeds or None, clean, noisy, preset == "quick", whole)
         if name is not None and len(names) > 1:
             raise InputError("--name is for one study; choose another --out for all of them")
-        for each in names:
-            study = STUDIES[each](options)
-            print_results(_measure(study, out, _runner(workers, ray), tasks, learners, name), form)
+        if name is not None:
+            check_name(name, "--name")
+        check_asked(clean, noisy, seeds)
+        whole = None if data is None else str(_whole(data, out))
+        options = Options(seeds or None, clean, noisy, preset == "quick", whole)
+        studies = [STUDIES[each](options) for each in names]
+        run = _runner(workers, ray)
+        return max(_measure(study, out, run, form, tasks, learners, name) for study in studies)
 
     return study
 
@@ -136,7 +141,7 @@ def run_written(
     ray: str | None = None,
     out: Path = Path("studies"),
     form: Form = "terminal",
-) -> None:
+) -> int:
     """Measure what is missing of a study of your own, keep it, and show its tables.
 
     Args:
@@ -147,8 +152,7 @@ def run_written(
         out: The folder of studies.
         form: How its tables are printed.
     """
-    study = read_written(file)
-    print_results(_measure(study, out, _runner(workers, ray), (), (), None), form)
+    return _measure(read_written(file), out, _runner(workers, ray), form)
 
 
 def tune_learner(
@@ -183,6 +187,7 @@ def tune_learner(
 
     if not seeds or trials < 1:
         raise InputError("at least one seed and one trial are needed")
+    check_asked(clean, noisy, seeds)
     command = shlex.join(["sdil", *sys.argv[1:]])
     with _progress() as tell, _kept(out, command):
         found = tune(
@@ -206,7 +211,7 @@ def tune_learner(
         ],
     )
     options = " ".join(f"--{n.replace('_', '-')} {found[0].fields[n]:.4g}" for n in names)
-    print(f"best: sdil train {learner} {options} ...")
+    print(plain(f"best: sdil train {learner} {options} ..."))
 
 
 def publish_studies(
@@ -222,7 +227,7 @@ def publish_studies(
 
     for folder in folders:
         for path in publish(read_study(folder), out, list(STUDIES)):
-            print(path)
+            print(plain(path))
 
 
 def show_study(
@@ -241,37 +246,42 @@ def show_study(
     if failures:
         for found in results.found:
             if found.traceback:
-                print(f"{found.entry.cell}\n{found.traceback}")
+                print(f"{plain(found.entry.cell)}\n{plain(found.traceback, lines=True)}")
         return
     print_results(results, form)
 
 
 def print_results(results: Results, form: Format) -> None:
-    """A study's tables, and what a reader must know."""
+    """A study's tables, and what a reader must know: beside them, where a program reads these."""
     if form == "terminal":
         console = Console()
         remark = [results.study.remark] if results.study.remark else []
         for line in (results.study.title, "", *headline(results), *remark, *notes(results)):
-            console.print(line, highlight=False, markup=False)
+            console.print(Text(plain(line)))
+    else:
+        for line in notes(results):
+            print(plain(line), file=sys.stderr)
     for table in tables(results):
         print()
         if form == "terminal":
             print_table(table.title, table.columns, table.rows, text_columns=table.text_columns)
         else:
-            print(render(table, form), end="")
+            print(plain(render(table, form), lines=True), end="")
 
 
 def _measure(
     study: Study,
     out: Path,
     run: Run,
-    tasks: tuple[str, ...],
-    learners: tuple[str, ...],
-    name: str | None,
-) -> Results:
+    form: Format,
+    tasks: tuple[str, ...] = (),
+    learners: tuple[str, ...] = (),
+    name: str | None = None,
+) -> int:
+    """Measure and show a study; the exit code, which tells whether cells asked for failed."""
     command = shlex.join(["sdil", *sys.argv[1:]])
     with _progress() as tell, _kept(out, command):
-        return run_study(
+        results = run_study(
             study,
             out,
             run,
@@ -281,6 +291,15 @@ def _measure(
             learners=learners,
             on_progress=tell,
         )
+    print_results(results, form)
+    asked = set(study.only(tasks=tasks, learners=learners).entries)
+    failed = [f for f in results.found if f.state == "failed" and f.entry in asked]
+    if not failed:
+        return 0
+    folder = out / results.study.name
+    why = f"sdil study show {folder} --failures says why"
+    print(plain(f"{len(failed)} of {len(asked)} cells asked for failed; {why}"), file=sys.stderr)
+    return FAILED
 
 
 @contextmanager
@@ -330,9 +349,8 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
             if now.last is not None and (now.last_seconds is None or not errors.is_terminal):
                 took = "FAILED" if now.last_seconds is None else duration(now.last_seconds)
                 place = f"{now.done + now.failed}/{now.total}"
-                errors.print(
-                    f"{place} {now.last.text}: {took} ({about})", highlight=False, soft_wrap=True
-                )
+                line = f"{place} {plain(now.last.text)}: {took} ({about})"
+                errors.print(Text(line), soft_wrap=True)
 
         yield tell
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from sdil.algorithms import LEARNERS
-from sdil.cli.console import parse, print_json
+from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     as_json,
     asks_to_resume,
@@ -99,17 +99,19 @@ class TrainOptions:
 
 def resume_training(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
+    env: str | None = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted run, exactly as if it had never stopped.
 
     Args:
         resume_: The run folder.
+        env: The environment that it practises in; to be named again where it is not one of ours.
         as_json: Print the answer as JSON.
     """
     name = read_run(resume_).get("name", "")
     with telling(f"training {name}", resume_, "train") as on_epoch:
-        done = resume(resume_, on_epoch=on_epoch)
+        done = resume(resume_, env=env, on_epoch=on_epoch)
     _report(done, as_json)
 
 
@@ -121,7 +123,7 @@ def _report(done: Finished, json: bool) -> None:
     print_phases(done)
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
-    print(f"written to {out}; measure it with: sdil evaluate {out}{more}")
+    print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))
 
 
 def _print_help() -> None:

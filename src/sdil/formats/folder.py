@@ -3,25 +3,29 @@
     demos/fourrooms/
       clean-v0/data/, noisy-v0/data/   Minari data sets (HDF5): `MinariDataset(".../data")`, or
                                        `minari.load_dataset("clean-v0")` with this folder as root
-      sdil.json                        spaces, task, environment, ids, groups, what is absent
+      sdil.json                        spaces, task, environment, ids, groups, what is absent;
+                                       the fingerprint of the data and checksums of files
       truth.npz                        where known: which steps were good. No learner reads it.
 
-`sdil.formats.minari` knows one data set; this module knows what lies around the two.
+`sdil.formats.minari` knows one data set; this module knows what lies around the two. What is read
+is compared with the fingerprint and the checksums, so that no damage goes unseen; folders of a
+version that wrote none are read without. Nothing is written that would not be read again.
 """
 
 from __future__ import annotations
 
-import zlib
+import hashlib
+import json
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from sdil.demonstrations import Demonstrations, check_values
 from sdil.errors import InputError
-from sdil.files import new_folder, read_json, write_json
+from sdil.files import new_folder, read_json, refuse_missing, write_json
 from sdil.formats.minari import Notes, annotate, lengths_of, read_datasets, write_dataset
 from sdil.spaces import Spaces
 from sdil.truth import Truth
@@ -30,6 +34,19 @@ FORMAT_VERSION = 1
 _ABOUT = "sdil.json"
 _TRUTH = "truth.npz"
 _SETS = ("clean", "noisy")
+_FINGERPRINT, _CHECKSUMS = "fingerprint", "checksums"
+_FIELDS: dict[str, Any] = {
+    "task": str | None,
+    "environment": str | None,
+    "origin": dict,
+    "spaces": dict,
+    "clean": dict,
+    "noisy": dict,
+    _FINGERPRINT: str | None,
+    _CHECKSUMS: dict,
+}
+"""What `sdil.json` must hold, and of which type."""
+_AGAIN = "copy the folder again, or collect again"
 
 
 def save_demonstrations(
@@ -51,7 +68,10 @@ def save_demonstrations(
     """
     if truth is not None:
         truth.check_fits(demos)
-    with new_folder(Path(folder).absolute(), overwrite=overwrite, marker=_ABOUT) as temporary:
+    _check_storable(demos)
+    size = size_on_disk(demos)  # refused beforehand: HDF5 does not survive a full disk
+    path = Path(folder).absolute()
+    with new_folder(path, overwrite=overwrite, marker=_ABOUT, size=size) as temporary:
         about: dict[str, Any] = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -62,10 +82,13 @@ def save_demonstrations(
         for name, trajectories in zip(_SETS, (demos.clean, demos.noisy), strict=True):
             notes = write_dataset(trajectories, demos.spaces, _dataset(temporary, name))
             about[name] = notes.to_json()
+        about[_FINGERPRINT], about[_CHECKSUMS] = demos.fingerprint(), {}
         if truth is not None:
             np.savez_compressed(temporary / _TRUTH, allow_pickle=False, **truth.to_arrays())
+            about[_CHECKSUMS][_TRUTH] = _digest((temporary / _TRUTH).read_bytes())
         if write_more is not None:
             write_more(temporary)
+        about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
         write_json(temporary / _ABOUT, about)
 
 
@@ -75,9 +98,9 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
     about = describe(folder)
     try:
         spaces = Spaces.from_json(about["spaces"])
-        sets = {_dataset(folder, name): Notes.from_json(about[name]) for name in _SETS}
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / _ABOUT}: damaged ({error!r})") from None
+    except InputError as error:
+        raise InputError(f"{folder / _ABOUT}: damaged ({error}); {_AGAIN}") from None
+    sets = {_dataset(folder, name): _notes(folder, about, name) for name in _SETS}
     clean, noisy = read_datasets(sets, spaces)
     if not len(clean):
         raise InputError(f"{folder}: the clean set is empty")
@@ -86,31 +109,41 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
         check_values(noisy, spaces, "noisy")
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
-    return Demonstrations(clean, noisy, spaces)
+    demos = Demonstrations(clean, noisy, spaces)
+    _check_as_written(folder, about, demos)
+    return demos
 
 
 def load_truth(folder: str | Path) -> Truth | None:
     """What is known of the quality of each step, or None; the only reader of `truth.npz`."""
     folder = Path(folder)
-    describe(folder)  # a folder of demonstrations, and of this version
+    about = describe(folder)  # a folder of demonstrations, and of this version
     path = folder / _TRUTH
     if not path.exists():
         return None
-    clean, noisy = (lengths_of(_dataset(folder, name)) for name in _SETS)
+    lengths = {}
+    for name in _SETS:
+        noted, held = _notes(folder, about, name), lengths_of(_dataset(folder, name))
+        if (len(held), sum(held)) != (noted.episodes, noted.steps):
+            raise InputError(
+                f"{_dataset(folder, name)}: damaged (it does not hold the noted episodes and "
+                f"steps); {_AGAIN}"
+            )
+        lengths[name] = held
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return Truth.from_arrays(arrays, clean=clean, noisy=noisy)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+        content = path.read_bytes()
+        if about[_CHECKSUMS].get(_TRUTH, _digest(content)) != _digest(content):
+            raise InputError("it is not the file that was written with these demonstrations")
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
+            return Truth.from_arrays(arrays, **lengths)
+    except Exception as error:  # zip, zlib and NumPy each have their own
+        raise InputError(f"{path}: cannot be read ({error}); {_AGAIN}") from None
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
     """The contents of `sdil.json`: task, environment, origin and what each set holds."""
     folder = Path(folder)
-    if not folder.exists():
-        raise InputError(
-            f"{folder} does not exist; `sdil collect` makes a folder of demonstrations"
-        )
+    refuse_missing(folder, "`sdil collect` makes a folder of demonstrations")
     about = read_json(folder / _ABOUT, what="a folder of demonstrations")
     version = about.get("format") if isinstance(about, dict) else None
     if version != FORMAT_VERSION:
@@ -118,7 +151,23 @@ def describe(folder: str | Path) -> dict[str, Any]:
             f"{folder / _ABOUT}: format {version!r} is not the one this version reads "
             f"({FORMAT_VERSION}); upgrade sdil or collect again"
         )
+    about = {_FINGERPRINT: None, _CHECKSUMS: {}, **about}  # earlier versions wrote neither
+    for name, kind in _FIELDS.items():
+        if name not in about or not isinstance(about[name], kind):
+            wrong = "of the wrong type" if name in about else "missing"
+            raise InputError(f"{folder / _ABOUT}: damaged (`{name}` is {wrong}); {_AGAIN}")
     return about
+
+
+def size_on_disk(demos: Demonstrations) -> int:
+    """At most how many bytes a folder of these demonstrations takes.
+
+    An episode is a group of small HDF5 data sets, some 14 kB of them whatever it holds.
+    """
+    everything = demos.all
+    steps, episodes = everything.n_steps, len(everything)
+    per_step = everything.observations[:1].nbytes + everything.actions[:1].nbytes
+    return (steps + episodes) * per_step + 100 * steps + 16_000 * episodes + 200_000
 
 
 def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) -> None:
@@ -128,3 +177,52 @@ def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) 
 
 def _dataset(folder: Path, name: str) -> Path:
     return folder / f"{name}-v0"
+
+
+def _notes(folder: Path, about: dict[str, Any], name: str) -> Notes:
+    try:
+        return Notes.from_json(about[name])
+    except InputError as error:
+        raise InputError(f"{folder / _ABOUT}: damaged ({name} set: {error}); {_AGAIN}") from None
+
+
+def _check_storable(demos: Demonstrations) -> None:
+    """Raise where these demonstrations, once written, would be refused or come back changed."""
+    spaces = demos.spaces
+    for space, values in (
+        (spaces.observation, demos.clean.observations),
+        (spaces.action, demos.clean.actions),
+    ):
+        if values.dtype != space.dtype or values.dtype.itemsize > 8:
+            raise InputError(f"{values.dtype} numbers of the space {space} cannot be stored")
+    if Spaces.from_json(spaces.to_json()) != spaces:
+        raise InputError(f"the spaces {spaces.observation}, {spaces.action} cannot be stored")
+    if not len(demos.clean):
+        raise InputError("the clean set is empty: at least one trusted trajectory is needed")
+    for name, trajectories in zip(_SETS, (demos.clean, demos.noisy), strict=True):
+        check_values(trajectories, spaces, name)
+
+
+def _check_as_written(folder: Path, about: dict[str, Any], demos: Demonstrations) -> None:
+    """Raise where the data or what is said of it is not what was written, as far as is known."""
+    if about[_FINGERPRINT] not in (None, demos.fingerprint()):
+        raise InputError(
+            f"{folder}: the data is not what was written (its fingerprint differs), so a file is "
+            f"damaged or was changed; {_AGAIN}"
+        )
+    if about[_CHECKSUMS].get(_ABOUT, digest := _digest_of_the_rest(about)) != digest:
+        raise InputError(
+            f"{folder / _ABOUT}: it is not what was written (its checksum differs); {_AGAIN}, or "
+            f"remove `{_CHECKSUMS}` from it where you changed it yourself"
+        )
+
+
+def _digest_of_the_rest(about: dict[str, Any]) -> str:
+    """A checksum of all that `sdil.json` says but for this checksum, however it is laid out."""
+    others = {name: value for name, value in about[_CHECKSUMS].items() if name != _ABOUT}
+    plain = json.loads(json.dumps({**about, _CHECKSUMS: others}))  # as it will be read
+    return _digest(json.dumps(plain, sort_keys=True).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.spaces import Spaces, element_shape
+from sdil.spaces import Array, Spaces, element_shape
 from sdil.trajectories import Trajectories
 
 
@@ -32,6 +33,30 @@ class Notes:
     """Positions of the episodes whose rewards are unknown."""
     without_final_observation: list[int]
     """Positions of the episodes whose last observation is unknown."""
+
+    def __post_init__(self) -> None:
+        """Raise where a file cannot be right, or would not be read again."""
+        for name in ("episodes", "steps"):
+            if not _is_position(getattr(self, name)):
+                raise InputError(f"`{name}` is {short(getattr(self, name))}, not a whole number")
+        for name in ("ids", "groups", "without_rewards", "without_final_observation"):
+            if not isinstance(getattr(self, name), list):
+                raise InputError(f"`{name}` is {short(getattr(self, name))}, not a list")
+        if not len(self.ids) == len(self.groups) == self.episodes:
+            raise InputError("ids or groups do not fit the episodes")
+        for i, (name, group) in enumerate(zip(self.ids, self.groups, strict=True)):
+            if not (name and _is_text(name)):
+                raise InputError(f"the id of episode {i} is {short(name)}, not a text")
+            if not (group is None or _is_text(group)):
+                raise InputError(f"the group of episode {name!r} is {short(group)}, not a text")
+        if len(set(self.ids)) < self.episodes:
+            twice = next(name for i, name in enumerate(self.ids) if name in self.ids[:i])
+            raise InputError(f"two episodes are called {twice!r}; ids must be unique")
+        for position in (*self.without_rewards, *self.without_final_observation):
+            if not (_is_position(position) and position < self.episodes):
+                raise InputError(
+                    f"something is absent from episode {short(position)}, which is not there"
+                )
 
     @staticmethod
     def of(trajectories: Trajectories) -> Notes:
@@ -51,15 +76,11 @@ class Notes:
 
     @staticmethod
     def from_json(noted: Mapping[str, Any]) -> Notes:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError where something is wrong."""
-        notes = Notes(**{field.name: noted[field.name] for field in fields(Notes)})
-        if not len(notes.ids) == len(notes.groups) == notes.episodes:
-            raise ValueError("ids or groups do not fit the episodes")
-        if not {*notes.without_rewards, *notes.without_final_observation} <= {
-            *range(notes.episodes)
-        }:
-            raise ValueError("something is absent from an episode that is not there")
-        return notes
+        """The inverse of `to_json`; InputError where something is missing or wrong."""
+        for field in fields(Notes):
+            if field.name not in noted:
+                raise InputError(f"`{field.name}` is missing")
+        return Notes(**{field.name: noted[field.name] for field in fields(Notes)})
 
     @property
     def rows(self) -> int:
@@ -73,6 +94,7 @@ def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> N
     from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
 
+    notes = Notes.of(trajectories)
     folder = folder.absolute()  # Minari sums up file sizes by absolute paths only
     (folder / "data").mkdir(parents=True)
     storage = MinariStorage.new(
@@ -101,7 +123,7 @@ def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> N
     if len(trajectories):
         storage.update_episodes(buffers())
     MinariDataset(folder / "data")  # Minari itself must be able to open what we wrote
-    return Notes.of(trajectories)
+    return notes
 
 
 def read_datasets(sets: Mapping[Path, Notes], spaces: Spaces) -> list[Trajectories]:
@@ -110,11 +132,12 @@ def read_datasets(sets: Mapping[Path, Notes], spaces: Spaces) -> list[Trajectori
     Several at once, since the clean and the noisy set of demonstrations share their arrays.
     """
     opened = {folder: _open_as_noted(folder, notes) for folder, notes in sets.items()}
-    flat = _Flat(
-        steps=sum(notes.steps for notes in sets.values()),
-        rows=sum(notes.rows for notes in sets.values()),
-        spaces=spaces,
-    )
+    steps = sum(notes.steps for notes in sets.values())
+    try:
+        flat = _Flat(steps=steps, rows=sum(notes.rows for notes in sets.values()), spaces=spaces)
+    except (MemoryError, ValueError) as error:
+        where = ", ".join(map(str, sets))
+        raise InputError(f"{where}: {steps} steps do not fit into memory ({error})") from None
     for folder, notes in sets.items():
         _read_into(flat, opened[folder], folder, notes)
     together = flat.finish(
@@ -132,25 +155,28 @@ def annotate(folder: Path, about_episodes: Sequence[dict[str, Any]]) -> None:
 
 def lengths_of(folder: Path) -> list[int]:
     """How many steps each episode of a data set has; no episode is read."""
-    storage = _open(folder)
-    if not storage.total_episodes:
+    storage, episodes = _open(folder), _counts(folder)[0]
+    if not episodes:
         return []
     try:
-        metadata = storage.get_episode_metadata(range(storage.total_episodes))
+        metadata = storage.get_episode_metadata(range(episodes))
         return [int(m["total_steps"]) for m in metadata]
-    except (OSError, KeyError) as error:
+    except Exception as error:  # HDF5 and Minari have many
         raise InputError(f"{folder}: damaged or truncated ({error})") from None
 
 
 class _Flat:
-    """Flat arrays of a known size, filled episode by episode as Minari yields them."""
+    """Flat arrays of a noted size, filled episode by episode as Minari yields them.
+
+    They are not touched before they are filled: a size that was noted wrongly takes no memory.
+    """
 
     def __init__(self, *, steps: int, rows: int, spaces: Spaces) -> None:
         self.observations = np.empty(
             (rows, *element_shape(spaces.observation)), spaces.observation.dtype
         )
         self.actions = np.empty((steps, *element_shape(spaces.action)), spaces.action.dtype)
-        self.rewards = np.full(steps, np.nan)
+        self.rewards = np.empty(steps)
         self.first_row: list[int] = []
         self.first_step: list[int] = []
         self.has_final: list[bool] = []
@@ -163,10 +189,14 @@ class _Flat:
         rows = length + has_final
         if len(episode["observations"]) != length + 1:
             raise ValueError(f"{len(episode['observations'])} observations for {length} actions")
-        self.observations[self.row : self.row + rows] = episode["observations"][:rows]
-        self.actions[self.step : self.step + length] = episode["actions"]
-        if has_rewards:
-            self.rewards[self.step : self.step + length] = episode["rewards"]
+        if len(episode["terminations"]) != length:
+            raise ValueError(f"{len(episode['terminations'])} terminations for {length} actions")
+        steps = slice(self.step, self.step + length)
+        seen = self.observations[self.row : self.row + rows]
+        _copy("observations", episode["observations"][:rows], seen)
+        _copy("actions", episode["actions"], self.actions[steps])
+        rewards = episode["rewards"] if has_rewards else np.full(length, np.nan)
+        _copy("rewards", rewards, self.rewards[steps])
         self.first_row.append(self.row)
         self.first_step.append(self.step)
         self.has_final.append(has_final)
@@ -192,16 +222,28 @@ class _Flat:
         )
 
 
+def _copy(what: str, values: Array, part: Array) -> None:
+    """Copy into a part of a flat array, unless its shape or its number type cannot hold them."""
+    if part.shape != values.shape:
+        raise ValueError(f"{what} of shape {values.shape} where {part.shape} was noted")
+    with np.errstate(over="ignore", invalid="ignore"):
+        part[...] = values
+    if values.dtype != part.dtype and not np.array_equal(part, values):
+        raise ValueError(f"{what} are stored as {values.dtype}, which {part.dtype} cannot hold")
+
+
 def _read_into(flat: _Flat, storage: Any, folder: Path, notes: Notes) -> None:
     if not notes.episodes:
         return
     no_rewards, no_final = set(notes.without_rewards), set(notes.without_final_observation)
-    at = -1
+    before, steps_before = len(flat.terminated), flat.step
     try:
         for at, episode in enumerate(storage.get_episodes(range(notes.episodes))):
             flat.add(episode, has_final=at not in no_final, has_rewards=at not in no_rewards)
-    except (OSError, KeyError, ValueError, IndexError, AssertionError) as error:
-        broken = notes.ids[min(at + 1, len(notes.ids) - 1)]
+        if (read := flat.step - steps_before) != notes.steps:
+            raise ValueError(f"{read} steps where {notes.steps} were noted")
+    except Exception as error:  # HDF5 and Minari have many
+        broken = notes.ids[min(len(flat.terminated) - before, len(notes.ids) - 1)]
         raise InputError(
             f"{folder / 'data' / 'main_data.hdf5'}: damaged or truncated near episode "
             f"{broken!r} ({error})"
@@ -209,8 +251,7 @@ def _read_into(flat: _Flat, storage: Any, folder: Path, notes: Notes) -> None:
 
 
 def _open_as_noted(folder: Path, notes: Notes) -> Any:
-    storage = _open(folder)
-    held = (storage.total_episodes, storage.total_steps)
+    storage, held = _open(folder), _counts(folder)
     if held != (notes.episodes, notes.steps):
         raise InputError(
             f"{folder} holds {held[0]} episodes and {held[1]} steps, but {notes.episodes} and "
@@ -224,5 +265,28 @@ def _open(folder: Path) -> Any:
 
     try:
         return MinariStorage.read(folder / "data")
-    except (OSError, KeyError, ValueError, AssertionError) as error:
+    except Exception as error:  # Gymnasium's spaces and JSON each have their own
         raise InputError(f"{folder}: Minari cannot open this data set ({error})") from None
+
+
+def _counts(folder: Path) -> tuple[int, int]:
+    """How many episodes and steps Minari says that a data set has."""
+    from minari.dataset.minari_storage import MinariStorage
+
+    said = MinariStorage.read_raw_metadata(folder / "data")
+    episodes, steps = said.get("total_episodes"), said.get("total_steps")
+    if not (_is_position(episodes) and _is_position(steps)):
+        raise InputError(
+            f"{folder / 'data' / 'metadata.json'}: damaged (total_episodes or total_steps is not a "
+            "whole number); collect or copy the folder again"
+        )
+    return episodes, steps
+
+
+def _is_position(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    """A text that a file can hold: half a surrogate pair has no UTF-8."""
+    return isinstance(value, str) and value == value.encode("utf-8", "ignore").decode()

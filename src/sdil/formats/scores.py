@@ -11,6 +11,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.files import new_file
+from sdil.formats.sql import quoted_text
 from sdil.scores import StepScores
 from sdil.segmentation import segments_of
 from sdil.spaces import Array
@@ -67,6 +68,5 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
                 columns.setdefault(column, []).append(values)
     with new_file(path.absolute()) as temporary, duckdb.connect() as connection:
         connection.register("steps", {k: np.concatenate(v) for k, v in columns.items()})
-        target = str(temporary).replace("'", "''")
         form = FORMATS[path.suffix.lower()]
-        connection.execute(f"COPY (SELECT * FROM steps) TO '{target}' ({form})")
+        connection.execute(f"COPY (SELECT * FROM steps) TO {quoted_text(temporary)} ({form})")

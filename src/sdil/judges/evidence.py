@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.judges.ensemble import MEMBERS
 from sdil.judges.joining import N_BINS, separation, weigh_signals, worth
@@ -29,7 +29,7 @@ from sdil.limits import Count, PartialShare, Positive, Some, Weight
 from sdil.networks.encoders import Standardise
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array, Spaces
-from sdil.training import OnEpoch, Stages, State, generator_of, hold_out
+from sdil.training import OnEpoch, Stages, State, generator_of
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows, varying_inputs
 

@@ -15,15 +15,16 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.judging import NONE_LEFT, FittedJudge, Signal, check_judge
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.scores import JudgedSteps
-from sdil.skills.discovery import Discovery, DiscoveryFields, TrainingSteps, first_models
+from sdil.skills.discovery import Discovery, TrainingSteps, first_models
+from sdil.skills.fields import DiscoveryFields
 from sdil.skills.optimality import step_scores
 from sdil.spaces import Spaces
-from sdil.training import OnEpoch, State, hold_out, seeded
+from sdil.training import OnEpoch, State, seeded
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 

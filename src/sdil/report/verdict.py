@@ -10,7 +10,8 @@ WRONG, CHANCE, FAIR, GOOD = 0.45, 0.6, 0.75, 0.9
 
 def verdict(about: dict[str, Any]) -> list[dict[str, str]]:
     """Sentences as {"tone": "plain" | "good" | "doubt", "text": ...}, most important first."""
-    sentences = [_trained(about), _acts(about), *_judges(about)]
+    acts = [] if _no_policy(about) else [_acts(about)]
+    sentences = [_trained(about), *acts, *_listened(about), *_judges(about)]
     warnings = [str(text) for text in about.get("warnings") or []]
     # the AUROC has its sentence already
     sentences += [("doubt", _sentence(text)) for text in warnings if "AUROC" not in text]
@@ -27,7 +28,32 @@ def _trained(about: dict[str, Any]) -> tuple[str, str]:
         counts += " demonstrations and no doubtful ones"
     of = f" of {about['task']}" if about.get("task") else ""
     seed = "" if about.get("seed") is None else f", with seed {about['seed']}"
+    if _no_policy(about):
+        return "plain", f"Steps judged by {about['judge']}, from {counts}{of}{seed}."
     return "plain", f"{learner} learned from {counts}{of}{seed}."
+
+
+def _no_policy(about: dict[str, Any]) -> bool:
+    """Whether it is a judgement; records of before say nothing of how a policy acts."""
+    return "acting" in about and about["acting"] is None
+
+
+def _listened(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """Which kinds of evidence were heard, where there are several."""
+    signals = about.get("signals") or []
+    if len(signals) < 2:
+        return []
+    heard = [s["name"] for s in signals if s["heard"]]
+    unheard = [f"{s['name']} ({s['why']})" for s in signals if not s["heard"]]
+    if not heard:
+        return [("doubt", "No kind of evidence rates held-out clean steps above noisy ones: these "
+                 "scores may mean nothing.")]  # fmt: skip
+    told = f"The scores rest on {_and(heard)}."
+    return [("plain", told + (f" Not heard: {'; '.join(unheard)}." if unheard else ""))]
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _acts(about: dict[str, Any]) -> tuple[str, str]:
@@ -36,10 +62,11 @@ def _acts(about: dict[str, Any]) -> tuple[str, str]:
         return "plain", "It was not run in an environment: how well it acts is not known here."
     count = f" {result['n_episodes']:,} episodes" if result.get("n_episodes") else " its episodes"
     where = f" of {about['environment']}" if about.get("environment") else ""
+    acting = f" (acting: {about['acting']})" if about.get("acting") else ""
     return (
         "plain",
-        f"Reward and success are measured over{count}{where}. The intervals hold for this one "
-        "training run: another seed may differ by more.",
+        f"Reward and success are measured over{count}{where}{acting}. The intervals hold for this "
+        "one training run: another seed may differ by more.",
     )
 
 

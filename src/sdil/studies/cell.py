@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from sdil.errors import InputError
-from sdil.limits import check_value
+from sdil.limits import Between, Count, CountOrNone, Share, check_value
 from sdil.moved import refuse_moved
 from sdil.studies.source import Sources, Written
 from sdil.tasks import TASK_NAMES
@@ -24,6 +25,7 @@ from sdil.tasks import TASK_NAMES
 MIMIC = "mimic"
 _FIELDS = ("fields", "judge_fields")
 Value = bool | int | float | str
+Seed = Annotated[int, Between(0, 1_000_000_000)]
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,19 @@ class Cell:
     task: str
     """A benchmark task, or "mimic" for a folder of demonstrations."""
     learner: str
-    seed: int
+    seed: Seed
     """Decides demonstrations, split, initialisation and episodes."""
-    clean: int | None
+    clean: Count | None
     """Clean trajectories to train on; None: all there are (mimic)."""
-    noisy: int | None
+    noisy: CountOrNone | None
     """Noisy ones; 0 is the paper's setting "clean only", None: all there are (mimic)."""
     fields: tuple[tuple[str, Value], ...] = ()
     """The learner's fields that differ from its defaults, sorted by name."""
     noise: Literal["paper", "segments"] = "paper"
     """What is wrong with the noisy set."""
-    noisy_random_steps: float | None = None
+    noisy_random_steps: Share | None = None
     """The share of random steps in noisy episodes; None: the task's own."""
-    expert_share: float = 0.0
+    expert_share: Share = 0.0
     """The share of noisy trajectories that an expert's take the place of."""
     judge: str | None = None
     """The judge that the learner is given; None: it brings its own, where it needs one."""
@@ -57,6 +59,14 @@ class Cell:
     """Everything, or what a search for hyper-parameters may look at."""
     data: str | None = None
     """The folder of demonstrations of "mimic"."""
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints().items():
+            value, kinds = getattr(self, name), _choices(hint)
+            if value is not None or NoneType not in kinds:
+                check_value(value, kinds[0], f"a cell's {name}")
+        if self.task != MIMIC and (self.clean is None or self.noisy is None):
+            raise InputError(f"a cell of {self.task} needs numbers of clean and noisy trajectories")
 
     def inputs(self, sources: Sources) -> dict[str, Any]:
         """All that decides the record, spelled out; its hash is the address."""
@@ -89,12 +99,45 @@ class Cell:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Cell:
+        """The cell that `as_json` wrote; what else it may be is refused."""
+        usual = {f.name: f.default for f in fields(cls)}
+        for name in value:
+            if name not in usual:
+                raise InputError(f"a cell has no {name!r}; it has {', '.join(usual)}")
+        for name, default in usual.items():
+            if default is MISSING and name not in value:
+                raise InputError(f"a cell's {name} is missing")
+        for name in _FIELDS:
+            given = value.get(name, {})
+            if not isinstance(given, dict) or not all(isinstance(v, Value) for v in given.values()):
+                raise InputError(f"a cell's {name} must be an object of numbers, texts and flags")
         return cls(**{**value, **{name: sorted_fields(value.get(name, {})) for name in _FIELDS}})
 
     def __str__(self) -> str:
         changed = "".join(f" {k}={v}" for k, v in (*self.fields, *self.judge_fields))
         sizes = "all" if self.clean is None else f"{self.clean}+{self.noisy}"
         return f"{self.task} {sizes} {self.learner}{changed} seed {self.seed}"
+
+
+def check_asked(clean: int | None, noisy: int | None, seeds: Sequence[int]) -> None:
+    """Refuse sizes and seeds that no cell can have, by the names of the options."""
+    asked = [("--clean", clean, Count), ("--noisy", noisy, CountOrNone)]
+    for option, value, hint in (*asked, *(("--seeds", seed, Seed) for seed in seeds)):
+        if value is not None:
+            check_value(value, hint, option)
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds: each may be named once, not {' '.join(map(str, seeds))}")
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    """The type and the limits of each field but the learner's and the judge's own."""
+    hints = get_type_hints(Cell, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name not in _FIELDS}
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def address_of(inputs: Mapping[str, Any]) -> str:

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sdil.errors import InputError
-from sdil.files import read_json, write_json
+from sdil.files import write_json
 from sdil.studies.cell import Cell, address_of
-from sdil.studies.records import Record, Records
+from sdil.studies.documents import (
+    ANYTHING,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Kind,
+    Part,
+    list_of,
+    one_of,
+    or_null,
+    table_of,
+)
+from sdil.studies.records import Record, Records, checked_measures
 from sdil.studies.runners import Job, Run, Started
 from sdil.studies.source import Sources
 
 FORMAT_VERSION = 1
+MEASURES = (
+    *("reward", "reward_without_circles", "reward_default", "success"),
+    *("acc", "macro_f", "macro_auroc", "micro_auroc", "valid_acc", "score_auroc"),
+)
+"""What a study may compare; of all of them more is better."""
 _FILE = "study.json"
+_ADDRESS = Kind(
+    "the hash of a cell",
+    lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{64}", v) is not None,
+)
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse what is not one plain component of a path; `what` says where the name comes from."""
+    if not re.fullmatch(r"[\w.-]+", name) or name in (".", ".."):
+        raise InputError(f'{what} must be letters, digits, "-", "_" and "." alone, not {name!r}')
 
 
 @dataclass(frozen=True)
@@ -26,7 +54,7 @@ class Entry:
     row: str
     """The method, as tables name it."""
     cell: Cell
-    at: float | str | None = None
+    at: float | None = None
     """The point on the axis that the study varies."""
 
 
@@ -57,6 +85,9 @@ class Study:
     claim: Claim | None = None
     remark: str = ""
     """What a reader of its comparisons must know."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a study's name")
 
     def measure_of(self, task: str) -> str:
         """What is compared in this task."""
@@ -157,7 +188,7 @@ def run_study(
     Of `tasks` and `learners` alone, where any are named; the study's file lists all cells, so that
     it can be measured in parts.
     """
-    study = replace(study, name=name or study.name)
+    study = study if name is None else replace(study, name=name)
     asked = {e.cell for e in study.only(tasks=tasks, learners=learners).entries}
     records, sources = Records(root), Sources()
     placed = [(entry, entry.cell.inputs(sources)) for entry in study.entries]
@@ -182,7 +213,8 @@ def run_study(
         in_order = sorted(jobs.values(), key=_order)
         total = len({address for entry, _, address in addressed if entry.cell in asked})
         _measure(records, in_order, total, run, on_progress)
-    return _find(study, [(e, address) for e, _, address in addressed], records, sources, command)
+    placed_now = [(e, address, address) for e, _, address in addressed]
+    return _find(study, placed_now, records, command)
 
 
 def _order(job: Job) -> tuple[Any, ...]:
@@ -264,78 +296,95 @@ def _kind(job: Job) -> tuple[str, str]:
 
 def read_study(folder: Path) -> Results:
     """A study's records, as far as they are there and not stale."""
-    about = read_json(folder / _FILE, what="a study")
-    with _checked(folder / _FILE):
-        study = _study_of(about, about, "entries")
-        kept = [str(e["address"]) for e in about["entries"]]
-        command = about["command"]
-    placed = list(zip(study.entries, kept, strict=True))
-    return _find(study, placed, Records(folder.parent), Sources(), command)
+    about = Part.read(folder / _FILE, what="a study")
+    study = _study_of(about, about, "entries")
+    kept = [entry.take("address", _ADDRESS) for entry in about.parts("entries")]
+    command = about.take("command", TEXT)
+    sources = Sources()
+    with _named(about.path):
+        now = [address_of(entry.cell.inputs(sources)) for entry in study.entries]
+    placed = list(zip(study.entries, kept, now, strict=True))
+    return _find(study, placed, Records(folder.parent), command)
 
 
 def read_published(path: Path) -> Results:
     """The records of a study in one file (`sdil study publish`), as they were when it was made."""
-    about = read_json(path, what="a folder of published studies")
-    with _checked(path):
-        study = _study_of(about["study"], about, "cells")
-        found = tuple(
-            Found(
-                entry,
-                cell["state"],
-                {"measures": cell["measures"], "warnings": cell.get("warnings", [])}
-                if "measures" in cell
-                else None,
-            )
-            for entry, cell in zip(study.entries, about["cells"], strict=True)
-        )
-        return Results(study, found, about["command"])
+    about = Part.read(path, what="a folder of published studies")
+    study = _study_of(about.part("study"), about, "cells")
+    cells = zip(study.entries, about.parts("cells"), strict=True)
+    found = tuple(_found_in(cell, entry) for entry, cell in cells)
+    return Results(study, found, about.take("command", TEXT))
+
+
+def _found_in(cell: Part, entry: Entry) -> Found:
+    """What a published file says of an entry."""
+    state = cell.take("state", one_of(*get_args(State)))
+    if state != "done":
+        return Found(entry, state, None)
+    told = cell.get("warnings", list_of(TEXT), [])
+    return Found(entry, state, {"measures": checked_measures(cell), "warnings": told})
 
 
 @contextmanager
-def _checked(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Iterator[None]:
+    """Say in which file it stands, where a cell cannot be measured."""
     try:
         yield
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error!r})") from None
-    except ValueError as error:
+    except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _study_of(about: dict[str, Any], file: dict[str, Any], entries: str) -> Study:
+def _study_of(about: Part, file: Part, entries: str) -> Study:
     """The inverse of `Study.as_json`, with the entries that lie in the file by this name."""
-    if about["format"] != FORMAT_VERSION:
-        raise ValueError(f"format {about['format']!r} is not known")
+    version = about.take("format", ANYTHING)
+    if version != FORMAT_VERSION:
+        raise InputError(f"{about.path}: format {version!r} is not known")
+    name = about.take("name", TEXT)
+    check_name(name, f"{about.path}: name")
+    axis = about.take("axis", or_null(TEXT))
     return Study(
-        about["name"],
-        about["title"],
-        tuple(Entry(e["row"], Cell.from_json(e["cell"]), e["at"]) for e in file[entries]),
-        about["axis"],
-        about["measures"],
-        about["champion"],
-        Claim(**about["claim"]) if about.get("claim") else None,
-        str(about.get("remark", "")),
+        name,
+        about.take("title", TEXT),
+        tuple(_entry_of(part, axis) for part in file.parts(entries)),
+        axis,
+        about.take("measures", table_of(one_of(*MEASURES, "valid_nll"))),
+        about.take("champion", TEXT),
+        _claim_of(about),
+        about.get("remark", TEXT, ""),
     )
 
 
+def _claim_of(about: Part) -> Claim | None:
+    if about.get("claim", or_null(OBJECT), None) is None:
+        return None
+    claim = about.part("claim")
+    return Claim(claim.take("text", TEXT), claim.take("row", TEXT), claim.take("at", NUMBER))
+
+
+def _entry_of(part: Part, axis: str | None) -> Entry:
+    at = part.take("at", or_null(NUMBER) if axis is None else NUMBER)
+    try:
+        cell = Cell.from_json(part.part("cell").value)
+    except InputError as error:
+        raise part.error("cell", f"cannot be used: {error}") from None
+    return Entry(part.take("row", TEXT), cell, at)
+
+
 def _find(
-    study: Study,
-    placed: list[tuple[Entry, str]],
-    records: Records,
-    sources: Sources,
-    command: str,
+    study: Study, placed: list[tuple[Entry, str, str]], records: Records, command: str
 ) -> Results:
+    """What there is of each entry, whose address was one when the study ran and is another now."""
     found = []
-    for entry, kept in placed:
-        now = address_of(entry.cell.inputs(sources))
+    for entry, kept, now in placed:
         record = records.read(now)
-        failure = records.failure(now)
+        traceback = records.failure(now) if record is None else None
         state: State = "missing"
         if record is not None:
             state = "done"
-        elif failure is not None:
+        elif traceback is not None:
             state = "failed"
         elif kept != now and records.has(kept):
             state = "stale"
-        traceback = None if failure is None else str(failure["traceback"])
-        found.append(Found(entry, state, record, records.timing(now), traceback))
+        timing = None if record is None else records.timing(now)
+        found.append(Found(entry, state, record, timing, traceback))
     return Results(study, tuple(found), command)

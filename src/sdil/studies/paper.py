@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sdil.studies.cell import MIMIC, Cell, Value, sorted_fields
+from sdil.studies.cell import MIMIC, Cell, Value, check_asked, sorted_fields
 from sdil.studies.grid import Claim, Entry, Study
 from sdil.studies.source import Sources
 
@@ -56,6 +56,9 @@ class Options:
     data: str | None = None
     """A folder of `sdil mimic build`: adds the task "mimic" to table 1."""
 
+    def __post_init__(self) -> None:
+        check_asked(self.clean, self.noisy, self.seeds or ())
+
     @property
     def all_seeds(self) -> tuple[int, ...]:
         return self.seeds or (QUICK_SEEDS if self.quick else FULL_SEEDS)
@@ -64,7 +67,14 @@ class Options:
         """Clean and noisy trajectories: as asked for, small where it must be quick, or these."""
         if self.quick:
             clean, noisy = 10, 100
-        return self.clean or clean, noisy if self.noisy is None else self.noisy
+        clean = clean if self.clean is None else self.clean
+        return clean, noisy if self.noisy is None else self.noisy
+
+    def clean_sizes(self, usual: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
+        """The points of a curve over clean trajectories; the one that is asked for alone."""
+        if self.clean is not None:
+            return (self.clean,)
+        return quick if self.quick else usual
 
 
 @dataclass(frozen=True)
@@ -218,7 +228,7 @@ def clean_share(options: Options) -> Study:
 def no_next_state(options: Options) -> Study:
     """SDIL and SDIL*, which is blind to the next state."""
     star = _method("SDIL*", "sdil", next_state=False)
-    sizes = (options.clean or 10,) if options.quick or options.clean else (10, 30, 100)
+    sizes = options.clean_sizes((10, 30, 100), quick=(10,))
     return _over_clean(
         options,
         "no-next-state",
@@ -231,8 +241,7 @@ def no_next_state(options: Options) -> Study:
 
 def curve(options: Options) -> Study:
     """The methods that matter most over clean sizes, and the limit."""
-    sizes: tuple[int, ...] = (10, 30) if options.quick else CLEAN_SIZES
-    sizes = (options.clean,) if options.clean else sizes
+    sizes = options.clean_sizes(CLEAN_SIZES, quick=(10, 30))
     title = "From 10 to 600 clean trajectories"
     return _over_clean(options, "curve", title, sizes, (WEIGHTED, DWBC), (ORACLE,))
 
@@ -241,9 +250,11 @@ def noisy_size(options: Options) -> Study:
     """How much a larger noisy set helps."""
     methods = (_clean(BC), BC, WEIGHTED, DWBC, SDIL, ORACLE)
     clean, _ = options.sizes(30, 600)
+    sizes: tuple[int, ...] = (0, 100) if options.quick else NOISY_SIZES
+    sizes = sizes if options.noisy is None else (options.noisy,)
     entries = [
         Entry(m.row, m(options, task="fourrooms", clean=clean, noisy=size, seed=seed), size)
-        for size in ((0, 100) if options.quick else NOISY_SIZES)
+        for size in sizes
         for seed in options.all_seeds
         for m in methods
     ]
@@ -297,9 +308,8 @@ def scores(options: Options) -> Study:
         _method("SDIL, no filter of pairs", "sdil", epsilon=1.0),
         _method("SDIL, L_adv 0.1", "sdil", adv_weight=0.1),
     )
-    places = {"fourrooms": (10, 30, 100), "doorkey-6x6": (30,), "sepsis": (100,)}
-    if options.quick or options.clean:
-        places = dict.fromkeys(places, (options.clean or 10,))
+    usual = {"fourrooms": (10, 30, 100), "doorkey-6x6": (30,), "sepsis": (100,)}
+    places = {task: options.clean_sizes(sizes, quick=(10,)) for task, sizes in usual.items()}
     taken_apart = {("fourrooms", 30 if 30 in places["fourrooms"] else places["fourrooms"][0])}
     _, noisy = options.sizes(0, 600)
     seeds = options.seeds or (QUICK_SEEDS if options.quick else TEN_SEEDS)
@@ -340,7 +350,7 @@ def _sensitivity(
     name: str,
     axis: str,
     field: str,
-    values: Sequence[Value],
+    values: Sequence[float],
     *,
     with_dec_only: bool = False,
     tasks: Sequence[str] = ("fourrooms", "sepsis"),

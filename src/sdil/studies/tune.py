@@ -53,7 +53,7 @@ def read_space(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{file} does not exist") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # of a huge number or depth, too
         raise InputError(f"{file}: cannot be read as TOML ({error})") from None
 
 
@@ -78,7 +78,9 @@ def tune(
         import optuna
     except ImportError:
         raise InputError("sdil study tune needs Optuna: pip install 'sdil[tune]'") from None
-    written = Sources().learner(cell.learner)
+    sources = Sources()
+    cell.inputs(sources)  # what cannot be measured is refused before anything is written
+    written = sources.learner(cell.learner)
     usual = written.fields
     choices = {
         name: _distribution(optuna, name, asked, written, where) for name, asked in space.items()

@@ -39,15 +39,12 @@ from pathlib import Path
 from typing import Any
 
 from sdil.errors import InputError
-from sdil.studies.cell import Cell, sorted_fields
-from sdil.studies.grid import Entry, Study
+from sdil.limits import fits
+from sdil.studies.cell import Cell, Seed, sorted_fields
+from sdil.studies.grid import MEASURES, Entry, Study, check_name
 from sdil.studies.source import Sources
 from sdil.tasks import TASK_NAMES
 
-MEASURES = (
-    *("reward", "reward_without_circles", "reward_default", "success"),
-    *("acc", "macro_f", "macro_auroc", "micro_auroc", "valid_acc", "score_auroc"),
-)
 _KEYS = (
     *("title", "tasks", "clean", "noisy", "seeds", "learners", "champion", "measure"),
     *("noise", "expert_share", "offline"),
@@ -61,7 +58,7 @@ def read_written(file: Path) -> Study:
         about = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{file} does not exist") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # of a huge number or depth, too
         raise InputError(f"{file}: cannot be read as TOML ({error})") from None
     return _Reader(file).study(about)
 
@@ -74,11 +71,12 @@ class _Reader:
         self.sources = Sources()
 
     def study(self, about: Mapping[str, Any]) -> Study:
+        check_name(self.file.stem, f"{self.file}: the file's name, which is the study's,")
         self._only(about, _KEYS, "")
         tasks = self._list(about, "tasks", _a_task, "names of tasks: " + ", ".join(TASK_NAMES))
         clean = self._list(about, "clean", _a_count, "numbers of trajectories, at least 1")
         noisy = self._list(about, "noisy", _a_size, "numbers of trajectories", [600])
-        seeds = self._list(about, "seeds", _a_size, "whole numbers", [0, 1, 2, 3, 4])
+        seeds = self._list(about, "seeds", _a_seed, "whole numbers", [0, 1, 2, 3, 4])
         if len(clean) > 1 and len(noisy) > 1:
             self._complain("noisy", "one of clean and noisy may be a list of several, not both")
         measure = about.get("measure", "reward")
@@ -91,7 +89,7 @@ class _Reader:
         }
         rows = self._learners(about)
         champion = about.get("champion", list(rows)[-1])
-        if champion not in rows:
+        if not isinstance(champion, str) or champion not in rows:
             self._complain("champion", f"no row is called {champion!r}; there are {list(rows)}")
         axis, points = None, [None]
         for name, sizes in (("clean", clean), ("noisy", noisy)):
@@ -161,6 +159,9 @@ class _Reader:
         """Every combination of the values given for a learner's fields."""
         if not isinstance(written, dict):
             self._complain(f"{place}.fields", "a table such as { hidden = 128 } is needed")
+        for name, values in written.items():
+            if values == []:
+                self._complain(f"{place}.fields", f"{name}: at least one value is needed")
         lists = [v if isinstance(v, list) else [v] for v in written.values()]
         made = [
             sorted_fields(dict(zip(written, values, strict=True))) for values in product(*lists)
@@ -213,6 +214,10 @@ def _a_count(value: Any) -> bool:
 
 def _a_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _a_seed(value: Any) -> bool:
+    return fits(value, Seed)
 
 
 def _a_share(value: Any) -> bool:

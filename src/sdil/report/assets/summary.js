@@ -63,7 +63,8 @@ function drawSummary() {
   const truth = about.truth ?? {};
   byId("details").querySelector("div").append(...[
     pairs("Run", [
-      ["folder", about.run], ["learner", about.learner], ["reference", about.reference], ["seed", about.seed],
+      ["folder", about.run], ["learner", about.learner], ["reference", about.reference],
+      ["judge", about.judge], ["acts", about.acting], ["seed", about.seed],
       ["command", about.command], ["report made", made],
     ]),
     pairs("Data", [

@@ -7,6 +7,7 @@ Parquet, so that an interrupted build goes on where it stopped.
     postgres.py     the same tables from a PostgreSQL server, copied out once
     definitions.py  the CSV tables beside this file: item ids, units, limits, windows
     pipeline.py     the steps, run and cached
+    cache.py        the folder of their results: closed to others, cleared of what was left
     episodes.py     arrays per stay: states, treatments, outcome
     preparation.py  bins, imputation and scaling, fitted on the training part
     quality.py      the report: cohort flow, missingness, actions, outcome by SOFA

@@ -20,8 +20,9 @@ import numpy as np
 from sdil.demonstrations import Demonstrations, split_groups
 from sdil.errors import InputError
 from sdil.files import new_folder, write_json
-from sdil.formats.folder import save_demonstrations
+from sdil.formats.folder import save_demonstrations, size_on_disk
 from sdil.spaces import Array, Spaces
+from sdil.tasks.mimic.cache import private
 from sdil.tasks.mimic.cohort import cohort_flow
 from sdil.tasks.mimic.episodes import StayEpisodes, load_episodes
 from sdil.tasks.mimic.pipeline import Pipeline, Progress
@@ -81,8 +82,10 @@ def build(
 
 
 def write(built: Built, out: Path, *, origin: dict[str, Any], overwrite: bool) -> None:
-    """Write a build as a folder, whole or not at all."""
-    with new_folder(out.absolute(), overwrite=overwrite, marker=QUALITY) as temporary:
+    """Write a build as a folder, whole or not at all; nobody but its owner may read it."""
+    size = sum(size_on_disk(demos) for demos in built.parts.values())
+    folder = new_folder(out.absolute(), overwrite=overwrite, marker=QUALITY, size=size)
+    with private(), folder as temporary:
         for part, demos in built.parts.items():
             save_demonstrations(
                 demos, temporary / part, task="mimic", origin={**origin, "part": part}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sdil.files import new_file
+from sdil.formats.sql import quoted_text
 from sdil.tasks.mimic.pipeline import Pipeline, Progress
 
 
@@ -22,11 +23,10 @@ def write_cohort(pipeline: Pipeline, out: Path, on_progress: Progress | None = N
     """Write `stay_id, included, onset, reason` as Parquet; onset in hours from ICU admission."""
     pipeline.run(["cohort"], on_progress)
     with pipeline.connect() as connection, new_file(out) as temporary:
-        source = str(pipeline.path("cohort")).replace("'", "''")
-        target = str(temporary).replace("'", "''")
         connection.execute(
             "COPY (SELECT stay_id, included, CASE WHEN included THEN onset END AS onset, reason "
-            f"FROM read_parquet('{source}') ORDER BY stay_id) TO '{target}' (FORMAT parquet)"
+            f"FROM read_parquet({quoted_text(pipeline.path('cohort'))}) ORDER BY stay_id) "
+            f"TO {quoted_text(temporary)} (FORMAT parquet)"
         )
     return cohort_flow(pipeline)
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from sdil.formats.sql import quoted_name, quoted_text
+
 HERE = Path(__file__).parent
 TABLES = {  # name in SQL: file
     "items": "variables.csv",
@@ -114,8 +116,8 @@ def load_tables(connection: Any) -> None:
     for name, file in TABLES.items():
         types = f", types = {_COLUMN_TYPES[name]}" if name in _COLUMN_TYPES else ""
         connection.execute(
-            f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM "
-            f"read_csv('{HERE / file}', header = true, delim = ',', quote = '\"'{types})"
+            f"CREATE OR REPLACE TABLE {quoted_name(name)} AS SELECT * FROM "
+            f"read_csv({quoted_text(HERE / file)}, header = true, delim = ',', quote = '\"'{types})"
         )
     connection.execute((HERE / "sql" / "macros.sql").read_text("utf-8"))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.sql import quoted_text
 from sdil.spaces import Array
 from sdil.tasks.mimic.definitions import features, windows
 from sdil.tasks.mimic.pipeline import Pipeline, Progress
@@ -108,7 +109,7 @@ def _states(pipeline: Pipeline, stays: Array) -> tuple[Array, Array]:
     back = max(f.hold_hours for f in features()) // step
     count = back + (spans["steps_before"] + spans["steps_after"]) // step + 1
     order = {f.name: i for i, f in enumerate(features())}
-    names = ", ".join(f"'{name}'" for name in order)
+    names = ", ".join(map(quoted_text, order))
     found = pipeline.fetch(  # names become numbers there: millions of strings would not fit here
         f"SELECT stay_id, state, CAST(list_position([{names}], variable) - 1 AS SMALLINT) AS at, "
         "CAST(value AS FLOAT) AS value FROM states",

@@ -18,7 +18,9 @@ from typing import Any
 import duckdb
 
 from sdil.errors import InputError
-from sdil.files import new_file
+from sdil.files import is_disk_full, new_file, show_bytes
+from sdil.formats.sql import quoted_name, quoted_text
+from sdil.tasks.mimic.cache import describe_room, prepare_cache, private, spill_folder
 from sdil.tasks.mimic.definitions import fill, load_tables, texts
 from sdil.tasks.mimic.sources import EXPECTED, MimicTable
 
@@ -69,6 +71,7 @@ STEPS = (
 )
 _BY_NAME = {step.name: step for step in STEPS}
 _ABOUT_DATA = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.IOException)
+_SPILL_FULL = "max_temp_directory_size"  # DuckDB stops there, before the disk is full
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Pipeline:
         """Compute steps and all they need, unless they are there already."""
         needed = set().union(*(self._needed(name) for name in wanted))
         todo = [s for s in STEPS if s.name in needed]
-        self._cache.mkdir(parents=True, exist_ok=True)
+        prepare_cache(self._cache)
         with self.connect() as connection:
             for done, step in enumerate(todo):
                 if self.path(step.name).exists():
@@ -105,10 +108,12 @@ class Pipeline:
     def fetch(self, query: str, *steps: str) -> dict[str, Any]:
         """The columns of a query over results of steps, as NumPy arrays."""
         with self.connect() as connection:
-            for name in steps:
-                connection.execute(self._view(name))
-            found = connection.execute(query).fetchnumpy()
-        return dict(found)
+            try:
+                for name in steps:
+                    connection.execute(self._view(name))
+                return dict(connection.execute(query).fetchnumpy())
+            except (duckdb.Error, RuntimeError) as error:
+                raise self._explain(f"reading {', '.join(steps)}", steps, error) from None
 
     def path(self, name: str) -> Path:
         """Where the result of a step lies, or will."""
@@ -116,51 +121,71 @@ class Pipeline:
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
-        """A connection within the limits that knows the definitions."""
-        spill = str(self._cache / "spill").replace("'", "''")
-        connection = duckdb.connect(
-            config={"threads": self._limits.threads, "preserve_insertion_order": False}
-        )
-        try:
-            connection.execute(f"SET memory_limit = '{int(self._limits.memory_gb * 1000)}MB'")
-            connection.execute(f"SET temp_directory = '{spill}'")
-            connection.execute("SET enable_progress_bar = true")  # counted, for `_watching`
-            connection.execute("SET enable_progress_bar_print = false")
-            load_tables(connection)
-            yield connection
-        finally:
-            connection.close()
+        """A connection within the limits that knows the definitions; what it writes is private."""
+        limits = {"threads": self._limits.threads, "preserve_insertion_order": False}
+        with private(), spill_folder(self._cache) as spill, duckdb.connect(config=limits) as opened:
+            opened.execute(f"SET memory_limit = '{int(self._limits.memory_gb * 1000)}MB'")
+            opened.execute(f"SET temp_directory = {quoted_text(spill)}")
+            opened.execute("SET enable_progress_bar = true")  # counted, for `_watching`
+            opened.execute("SET enable_progress_bar_print = false")
+            load_tables(opened)
+            yield opened
 
     def _compute(self, step: Step, connection: Any) -> None:
-        for name in step.reads:
-            connection.execute(self._view(name))
-        try:
-            with new_file(self.path(step.name)) as temporary:
-                target = str(temporary).replace("'", "''")
+        with new_file(self.path(step.name)) as temporary:
+            try:
+                for name in step.reads:
+                    connection.execute(self._view(name))
                 connection.execute(
-                    f"COPY ({fill(step.name)}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
+                    f"COPY ({fill(step.name)}) TO {quoted_text(temporary)} "
+                    "(FORMAT parquet, COMPRESSION zstd)"
                 )
-        except (duckdb.Error, RuntimeError) as error:
-            raise self._explain(step, error, connection) from None
+            except (duckdb.Error, RuntimeError) as error:
+                raise self._explain(step.text, step.reads, error) from None
 
-    def _explain(self, step: Step, error: Exception, connection: Any) -> BaseException:
+    def _explain(self, doing: str, reads: Sequence[str], error: Exception) -> BaseException:
         """What to raise instead: DuckDB's messages quote values, which are patient data."""
         if "interrupted" in str(error).lower():  # Ctrl-C, as DuckDB passes it on
             return KeyboardInterrupt("interrupted; the same command goes on where it stopped")
+        if is_disk_full(error) or _SPILL_FULL in str(error):
+            size = sum(table.path.stat().st_size for table in self._tables.values())
+            return InputError(
+                f"{doing}: the disk of {self._cache} is full ({describe_room(self._cache)}; in all "
+                f"they may take as much as the {show_bytes(size)} of MIMIC-IV's own files); make "
+                "room or pass --cache FOLDER on another disk, and the same command goes on"
+            )
         if isinstance(error, duckdb.OutOfMemoryException):
             memory = self._limits.memory_gb
-            return InputError(f"{step.text}: {memory} GB of memory are not enough; raise --memory")
+            return InputError(f"{doing}: {memory} GB of memory are not enough; raise --memory")
         if isinstance(error, _ABOUT_DATA):
-            for name in step.reads:
+            fault = self._find_fault(reads)
+            if fault is not None:
+                return InputError(fault)
+        return InputError(f"{doing}: {type(error).__name__} ({EXPECTED})")
+
+    def _find_fault(self, reads: Sequence[str]) -> str | None:
+        """Which of these tables and results is damaged, and how."""
+        with self.connect() as connection:  # of its own: one that failed may be of no more use
+            for name in reads:
                 if name in self._tables:
-                    return InputError(self._tables[name].find_fault(connection))
-        return InputError(f"{step.text}: {type(error).__name__} ({EXPECTED})")
+                    fault = self._tables[name].find_fault(connection)
+                    if fault is not None:
+                        return fault
+                    continue
+                path = self.path(name)
+                try:  # read every value, keep none
+                    connection.execute(
+                        f"SELECT bit_xor(hash(found)) FROM read_parquet({quoted_text(path)}) found"
+                    )
+                except duckdb.Error:
+                    return f"{path}: damaged; delete it, and the same command computes it anew"
+        return None
 
     def _view(self, name: str) -> str:
+        view = f"CREATE OR REPLACE VIEW {quoted_name(name)} AS"
         if name in self._tables:
-            return f"CREATE OR REPLACE VIEW {name} AS {self._tables[name].select()}"
-        path = str(self.path(name)).replace("'", "''")
-        return f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')"
+            return f"{view} {self._tables[name].select()}"
+        return f"{view} SELECT * FROM read_parquet({quoted_text(self.path(name))})"
 
     def _key(self, name: str) -> str:
         if name not in self._keys:

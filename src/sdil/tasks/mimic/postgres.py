@@ -14,6 +14,8 @@ from typing import Any
 
 from sdil.errors import InputError
 from sdil.files import new_file
+from sdil.formats.sql import quoted_name
+from sdil.tasks.mimic.cache import prepare_cache, private
 from sdil.tasks.mimic.definitions import table_items
 from sdil.tasks.mimic.sources import COLUMNS, EXPECTED, TABLES, MimicTable, check_columns
 
@@ -26,8 +28,10 @@ def copy_tables(
         import psycopg
     except ImportError:
         raise InputError("reading PostgreSQL needs psycopg: pip install 'sdil[postgres]'") from None
+    prepare_cache(cache)
     try:
         with (
+            private(),
             psycopg.connect(url, client_encoding="UTF8") as connection,
             connection.cursor() as cursor,
         ):
@@ -62,8 +66,10 @@ def _copy(cursor: Any, short: str, name: str, cache: Path) -> MimicTable:
     items = table_items(short) if "itemid" in columns else ()
     chosen = f" WHERE itemid IN ({', '.join(map(str, items))})" if items else ""
     # the official schema pads ICD codes with blanks (CHAR); as text they lose them
-    wanted = (f"{c}::text" if COLUMNS[name][c] == "VARCHAR" else c for c in columns)
-    query = f"SELECT {', '.join(wanted)} FROM {where}{chosen}"
+    kinds = {c: "::text" if kind == "VARCHAR" else "" for c, kind in COLUMNS[name].items()}
+    wanted = ", ".join(quoted_name(c) + kind for c, kind in kinds.items())
+    table = f"{quoted_name(schema)}.{quoted_name(short)}"
+    query = f"SELECT {wanted} FROM {table}{chosen}"
     cursor.execute(
         "SELECT pg_relation_size(%s::regclass), pg_relation_filenode(%s::regclass)", (where, where)
     )

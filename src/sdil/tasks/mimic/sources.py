@@ -5,14 +5,17 @@ No message here quotes a value: an error names file and column, and counts.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sdil.errors import InputError
+from sdil.formats.sql import quoted_name, quoted_text
 
 EXPECTED = "MIMIC-IV 2.2 or 3.x is expected"
 
@@ -115,34 +118,37 @@ class MimicTable:
 
     def relation(self) -> str:
         """SQL for the file as it is; a CSV's columns are all text."""
-        path = str(self.path).replace("'", "''")
+        path = quoted_text(self.path)
         if self.path.suffix == ".parquet":
-            return f"read_parquet('{path}')"
-        columns = ", ".join(f"'{c}': 'VARCHAR'" for c in self.columns)
+            return f"read_parquet({path})"
+        columns = ", ".join(f"{quoted_text(c)}: 'VARCHAR'" for c in self.columns)
         return (
-            f"read_csv('{path}', auto_detect = false, header = true, delim = ',', quote = '\"', "
+            f"read_csv({path}, auto_detect = false, header = true, delim = ',', quote = '\"', "
             f"escape = '\"', columns = {{{columns}}})"
         )
 
     def select(self) -> str:
         """SQL for the columns needed, in their types."""
         needed = COLUMNS[TABLES[self.name]]
-        columns = ", ".join(f'CAST("{c}" AS {kind}) AS "{c}"' for c, kind in needed.items())
+        columns = ", ".join(
+            f"CAST({quoted_name(c)} AS {kind}) AS {quoted_name(c)}" for c, kind in needed.items()
+        )
         return f"SELECT {columns} FROM {self.relation()}"
 
-    def find_fault(self, connection: Any) -> str:
-        """After a failed read: which column does not hold what it should, and how often."""
+    def find_fault(self, connection: Any) -> str | None:
+        """After a failed read: what is wrong with this table, if anything is."""
         for column, kind in COLUMNS[TABLES[self.name]].items():
+            name = quoted_name(column)
             try:
                 bad = connection.execute(
-                    f'SELECT count(*) FROM {self.relation()} WHERE "{column}" IS NOT NULL '
-                    f'AND TRY_CAST("{column}" AS {kind}) IS NULL'
+                    f"SELECT count(*) FROM {self.relation()} WHERE {name} IS NOT NULL "
+                    f"AND TRY_CAST({name} AS {kind}) IS NULL"
                 ).fetchone()[0]
             except Exception:  # the file itself is damaged: a value quoted here would be a leak
                 return f"{self.path}: damaged or truncated; {EXPECTED}"
             if bad:
                 return f"{self.path}: column {column}: {bad} values are no {kind}; {EXPECTED}"
-        return f"{self.path}: cannot be read; {EXPECTED}"
+        return None
 
 
 def open_tables(folder: Path) -> dict[str, MimicTable]:
@@ -168,9 +174,12 @@ def _open_table(folder: Path, short: str, name: str) -> MimicTable:
     if len(found) > 1:
         names = " and ".join(p.name for p in found)
         raise InputError(f"{folder}: both {names} are there; keep one of them")
-    table = MimicTable(short, found[0], _column_names(found[0]))
-    check_columns(table.columns, name, str(found[0]))
-    return table
+    columns, is_empty = _look_into(found[0])
+    check_columns(columns, name, str(found[0]))
+    _check_names(columns, str(found[0]))
+    if is_empty:  # no table of MIMIC-IV is: the cohort would come out wrong, and nobody know why
+        raise InputError(f"{found[0]}: there are columns, but no rows; {EXPECTED}")
+    return MimicTable(short, found[0], columns)
 
 
 def check_columns(columns: tuple[str, ...], name: str, where: str) -> None:
@@ -181,20 +190,36 @@ def check_columns(columns: tuple[str, ...], name: str, where: str) -> None:
         raise InputError(f"{where}: column{plural} {', '.join(missing)} missing; {EXPECTED}")
 
 
-def _column_names(path: Path) -> tuple[str, ...]:
+def _check_names(columns: tuple[str, ...], where: str) -> None:
+    """Refuse columns that cannot be told apart."""
+    alike = Counter(c.lower() for c in columns)  # as SQL compares names
+    for number, column in enumerate(columns, 1):
+        if not column:
+            raise InputError(f"{where}: column {number} has no name; {EXPECTED}")
+        if alike[column.lower()] > 1:
+            raise InputError(f"{where}: more than one column is called {column!r}; {EXPECTED}")
+
+
+def _look_into(path: Path) -> tuple[tuple[str, ...], bool]:
+    """The names of the columns, and whether there are no rows."""
     if path.suffix == ".parquet":
         import duckdb
 
         try:
-            found = duckdb.connect().execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path)])
+            with duckdb.connect() as connection:
+                found = connection.execute("SELECT * FROM read_parquet(?) LIMIT 1", [str(path)])
+                return tuple(column[0] for column in found.description), not found.fetchall()
         except duckdb.Error:
             raise InputError(f"{path}: cannot be read as Parquet; {EXPECTED}") from None
-        return tuple(column[0] for column in found.description)
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as text:
-            header = text.readline(1_000_000)
+            header, is_empty = text.readline(1_000_000), not text.read(1)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError):
         kind = "gzip" if path.suffix == ".gz" else "CSV"
         raise InputError(f"{path}: cannot be read as {kind}; {EXPECTED}") from None
-    return tuple(name.strip().strip('"') for name in header.rstrip("\r\n").split(","))
+    try:
+        names = next(csv.reader([header.rstrip("\r\n")], skipinitialspace=True), [])
+    except csv.Error:
+        raise InputError(f"{path}: its first line names no columns; {EXPECTED}") from None
+    return tuple(name.strip() for name in names), is_empty

@@ -1,0 +1,118 @@
+"""Data is text: no label, name or path is read as markup, and none steers the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+
+import numpy as np
+import pytest
+from rich.console import Console
+from test_cli import run
+
+import sdil
+from sdil.cli import console, main
+from sdil.cli.console import plain, print_json, print_table, progress
+
+NASTY = [
+    "[/x] team",
+    "[red]A[/red]",
+    "a:smile:b",
+    "\x1b[2J\x1b[31mred",
+    "\x9b31m",
+    "\x07",
+    "\u202eabc",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ± é 日本 [b]", "plain ± é 日本 [b]"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x9b\x7f\x00", "\\x9b\\x7f\\x00"),
+        ("a\tb\nc\rd", "a\\tb\\nc\\rd"),
+        ("\u202e\u2028", "\\u202e\\u2028"),
+        ("\udcff", "\\udcff"),  # a byte of a file's name that is no UTF-8
+        (3, "3"),
+    ],
+)
+def test_control_characters_are_written_out(text, shown):
+    assert plain(text) == shown
+    assert plain(f"{text}\n{text}", lines=True).count("\n") == 1 + 2 * str(text).count("\n")
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_tables_and_json_show_text_as_it_is(text, capsys):
+    print_table(f"{text} title", [f"{text} column", "b"], [[text, "1"], ["x", text]])
+    said = capsys.readouterr().out
+    assert said.count(plain(text)) == 4
+    assert f"{plain(text)} title" in said
+    assert said == plain(said, lines=True)
+    print_json({text: [text]})
+    said = capsys.readouterr().out
+    assert said == plain(said, lines=True)
+    assert json.loads(said) == {text: [text]}
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_a_bar_shows_text_as_it_is(text, monkeypatch):
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, force_terminal=True, width=200, color_system=None)
+    monkeypatch.setattr(console, "errors", terminal)
+    with progress(text) as update:
+        update(1, 2)
+        terminal.print("seen")
+        update(2, 2, f"{text} more")
+    assert plain(text) in drawn.getvalue()
+    assert f"{plain(text)} more" in drawn.getvalue()
+
+
+@pytest.mark.parametrize("error", [sdil.InputError, OSError, KeyboardInterrupt])
+def test_complaints_are_text(error, monkeypatch, capsys):
+    def command(_):
+        warnings.warn("told \x1b[2J", stacklevel=1)
+        raise error("no \x1b[2J[red] file")
+
+    monkeypatch.setattr("sdil.cli.algorithms.main", command)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["algorithms"]) != 0
+    said = capsys.readouterr().err
+    assert "warning: told \\x1b[2J\n" in said
+    assert "sdil algorithms: no \\x1b[2J[red] file\n" in said
+    assert "\x1b" not in said
+
+
+def test_groups_ids_and_paths_of_demonstrations_are_text(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+
+    def some(n, first):
+        return [
+            sdil.Trajectory(
+                rng.random((9, 2), np.float32),
+                rng.integers(0, 2, 8),
+                id=f"[bold]{i}[/bold]\x9b31m",
+                group=("[/x] team", "[red]A[/red]")[i % 2],
+            )
+            for i in range(first, first + n)
+        ]
+
+    data, judgement = tmp_path / "[red]d[/red]", tmp_path / "[/x] judged"
+    demos = sdil.Demonstrations(clean=some(4, 0), noisy=some(4, 4))
+    sdil.save_demonstrations(demos, data, task="[bold]mine[/bold]")
+    short = ("--max-updates", 5, "--min-updates", 1)
+    assert run("train", "weighted-bc", "--data", data, "--out", judgement, *short) == 0
+    capsys.readouterr()
+    assert run("inspect", data) == 0
+    assert "task [bold]mine[/bold]" in capsys.readouterr().out
+    assert run("score", judgement, "--data", data) == 0
+    said = capsys.readouterr().out
+    assert "[bold]4[/bold]\\x9b31m" in said
+    assert "\x9b" not in said
+    out = tmp_path / "curated"
+    assert run("curate", judgement, "--data", data, "--out", out, "--keep-share", 0.5) == 0
+    said = capsys.readouterr().out
+    assert "[/x] team" in said
+    assert "[red]A[/red]" in said

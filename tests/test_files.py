@@ -1,0 +1,205 @@
+"""Writing: whole or not at all, a full disk, what a killed process left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sdil
+from sdil import InputError
+from sdil.cli import main
+from sdil.files import (
+    is_disk_full,
+    new_file,
+    new_folder,
+    read_json,
+    refuse_existing,
+    replaced_name,
+    require_room,
+    show_bytes,
+    write_json,
+)
+from sdil.locks import locked, refuse_locked
+
+
+def test_a_full_disk_is_said_in_one_sentence(tmp_path):
+    path = tmp_path / "x.json"
+    with (
+        pytest.raises(InputError, match=r"cannot write .*x\.json: the disk is full .* are free"),
+        new_file(path),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(InputError, match="the disk is full"), new_file(path):
+        raise RuntimeError(
+            "I/O error: No space left on device (os error 28)"
+        )  # as safetensors does
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match=r"it needs about 1\.0 GB|it needs about [\d.]+ GB"):
+        require_room(path, 10**18)
+    assert not is_disk_full(RuntimeError("other"))
+    assert [show_bytes(n) for n in (12, 12_345, 12_345_678)] == ["12 bytes", "12.3 kB", "12.3 MB"]
+
+
+def test_what_a_killed_process_left_is_removed_and_what_others_write_is_kept(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    stale = tmp_path / f".x.json.{dead.pid}.abc"
+    stale.write_text("half")
+    (tmp_path / f".data.{dead.pid}.abc").mkdir()
+    mine = tmp_path / f".x.json.{os.getpid()}.abc"
+    mine.write_text("being written")
+    strange = tmp_path / ".x.json.backup"
+    strange.write_text("the user's own")
+    write_json(tmp_path / "x.json", {})
+    with new_folder(tmp_path / "data", overwrite=False, marker="m") as folder:
+        (folder / "m").touch()
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left == {"x.json", "data", mine.name, strange.name}
+
+
+def test_the_only_good_data_is_found_after_a_killed_overwrite(tmp_path, demos, capsys):
+    """Killed between the two renames of --overwrite."""
+    code = """
+        import os, signal, sys
+        from pathlib import Path
+        import sdil
+        rename = Path.rename
+        def killed(self, target):
+            done = rename(self, target)
+            if str(target).endswith(".replaced"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+        Path.rename = killed
+        demos = sdil.load_demonstrations(sys.argv[1])
+        sdil.save_demonstrations(demos, sys.argv[1], overwrite=True)
+    """
+    folder = tmp_path / "demos"
+    sdil.save_demonstrations(demos, folder)
+    died = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(folder)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert not folder.exists()
+    aside = replaced_name(folder)
+    for attempt in (
+        lambda: sdil.load_demonstrations(folder),
+        lambda: sdil.save_demonstrations(demos, folder),
+    ):
+        with pytest.raises(InputError, match=f"bring it back with: mv {aside} {folder}"):
+            attempt()
+    assert main(["inspect", str(folder)]) == 2
+    assert "bring it back with" in capsys.readouterr().err
+    aside.rename(folder)
+    assert sdil.load_demonstrations(folder) == demos
+
+
+def test_a_folder_has_one_worker_at_a_time(tmp_path):
+    with locked(tmp_path):
+        said = f"is being worked in right now, by process {os.getpid()} on"
+        with pytest.raises(InputError, match=said):
+            refuse_locked(tmp_path)
+        with pytest.raises(InputError, match=said), locked(tmp_path):
+            pass
+    refuse_locked(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "lock").write_text("process 1 on another since yesterday\n")  # stale
+    refuse_locked(tmp_path)
+    with locked(tmp_path):
+        assert f"process {os.getpid()}" in (tmp_path / "lock").read_text()
+
+
+def test_json_that_nests_too_deep_is_no_traceback(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="cannot be read as JSON"):
+        read_json(path, what="anything")
+
+
+def test_overwrite_replaces_nothing_of_others(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(InputError, match="so it was not written by this command: kept"):
+        refuse_existing(tmp_path / "mine", overwrite=True, marker="run.json")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True
+    )
+    if made.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, fourrooms):
+    out = tmp_path_factory.mktemp("full") / "demos"
+    sdil.save_demonstrations(fourrooms[0], out, environment="sdil/fourrooms-v0")
+    return out
+
+
+def run_with_little_room(place: Path, room: int, *command: object) -> subprocess.CompletedProcess:
+    """A command in a process of its own, with so many bytes free on the small disk."""
+    free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+    (place / "filling").write_bytes(bytes(max(0, free - room)))
+    return subprocess.run(
+        [sys.executable, "-m", "sdil.cli", *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [0, 100_000, 1_000_000])
+@pytest.mark.parametrize("what", ["collect", "train", "judge", "score", "curate", "report"])
+def test_every_command_says_in_one_sentence_that_the_disk_is_full(
+    small_disk, folder, tmp_path, what, room
+):
+    out = small_disk / "out"
+    judgement = tmp_path / "judgement"
+    if what in ("score", "curate", "report"):
+        sdil.judge(sdil.Judge(clone_updates=20, distance_updates=20), folder, judgement)
+    command = {
+        "collect": ["collect", "fourrooms", "--clean", 100, "--noisy", 200, "--out", out],
+        "train": ["train", "bc", "--data", folder, "--out", out, "--hidden", 512],
+        "judge": ["judge", "--data", folder, "--out", out, "--hidden", 512],
+        "score": ["score", judgement, "--data", folder, "--out", out.with_suffix(".parquet")],
+        "curate": ["curate", judgement, "--data", folder, "--keep-share", 1, "--out", out],
+        "report": ["report", judgement, "--out", out.with_suffix(".html")],
+    }[what]
+    done = run_with_little_room(small_disk, room, *command)
+    if done.returncode == 0:
+        assert room > 0  # there was room enough
+        return
+    said = done.stderr.strip().splitlines()
+    assert done.returncode == 2, done.stderr
+    assert len(said) == 1, done.stderr
+    assert "the disk is full" in said[0]
+    assert "are free there" in said[0]
+    hidden = [p.name for p in small_disk.iterdir() if p.name.startswith(".")]
+    assert not hidden
+
+
+def test_arrays_are_whole_after_a_full_disk(small_disk, demos):
+    """What was there before is as it was."""
+    out = small_disk / "demos"
+    few = sdil.Demonstrations(demos.clean[:2], demos.noisy[:2], demos.spaces)
+    sdil.save_demonstrations(few, out)
+    (small_disk / "filling").write_bytes(bytes(1_300_000))
+    with pytest.raises(InputError, match="the disk is full"):
+        sdil.save_demonstrations(demos, out, overwrite=True)
+    again = sdil.load_demonstrations(out)
+    np.testing.assert_array_equal(again.clean[0].actions, few.clean[0].actions)
+    assert [p.name for p in small_disk.iterdir() if p.name.startswith(".")] == []
