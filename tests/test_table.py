@@ -41,6 +41,7 @@ def test_distances_and_good_steps_by_hand():
     assert table.reward_at(np.array([1.0]), 5).tolist() == [1 - 0.9 * 0.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_the_table_walks_beside_minigrid_without_a_difference(name):
     """Thousands of random steps, all seven actions; random ones seldom reach the goal, so that

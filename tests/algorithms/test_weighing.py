@@ -69,6 +69,7 @@ def test_demodice_value_by_hand():
     assert float(never) == pytest.approx(0.1 * 3.0 + 1.5 * math.log(2.0))
 
 
+@pytest.mark.slow
 def test_demodice_on_clean_steps_alone_weighs_them_much_alike(fourrooms, monkeypatch):
     """Without the absorbing state, all weight went to steps that lead back to where they began."""
     demos = fourrooms[0].clean_only()
@@ -108,6 +109,7 @@ def test_cail_trusts_what_makes_clean_steps_likelier(make_episode):
     assert good.optimality.mean() > bad.optimality.mean() + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "learner", [WeightedBC(**QUICK), DWBC(**QUICK), ISWBC(**QUICK), DemoDICE(**QUICK)]
 )

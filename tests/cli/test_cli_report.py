@@ -17,6 +17,8 @@ from sdil.studies.cell import Cell
 from sdil.studies.grid import Entry, Study, run_study
 from sdil.studies.runners import Finished
 
+pytestmark = pytest.mark.xdist_group("cli-report")  # dear fixtures: one worker makes them
+
 SHORT = (*("--discovery-epochs", 3, "--discovery-min-updates", 1, "--max-updates", 30),)
 SHORT += ("--min-updates", 20, "--patience", 10, "--n-skills", 2)
 
@@ -91,8 +93,11 @@ def test_curves_of_studies_running_and_published(tmp_path):
     def pretend(jobs):
         for job in jobs:
             reward = job.inputs["clean"] / 100 + job.inputs["seed"] / 1000
-            record = {"inputs": job.inputs, "measures": {"reward": reward}, "warnings": []}
-            yield Finished(job.address, record, {"wall_s": 1.0, "cpu_s": 1.0})
+            rest = ("valid_nll", "valid_acc", "acc", "macro_f", "macro_auroc", "micro_auroc")
+            measures = dict.fromkeys(rest) | {"reward": reward}
+            record = {"inputs": job.inputs, "measures": measures, "warnings": []}
+            timing = {"started": "2026-01-02", "wall_s": 1.0, "cpu_s": 1.0, "machine": "M"}
+            yield Finished(job.address, record, timing | {"versions": {}})
 
     entries = tuple(
         Entry("BC", Cell("fourrooms", "bc", seed, clean, 0), clean)

@@ -15,6 +15,8 @@ import pytest
 import sdil
 from sdil.cli import main
 
+pytestmark = pytest.mark.xdist_group("judge")  # dear fixtures: one worker makes them
+
 QUICK = ("--clone-updates", 40, "--distance-updates", 40)
 
 

@@ -100,6 +100,7 @@ fields = { learning_rate = 1e30 }
 """
 
 
+@pytest.mark.slow
 def test_the_exit_code_tells_of_failed_cells_and_rows_are_text(tmp_path, capsys):
     file = tmp_path / "mine.toml"
     file.write_text(BROKEN)

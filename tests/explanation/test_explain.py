@@ -17,6 +17,8 @@ from sdil.explanation.world import World
 from sdil.segmentation import segments_of
 from sdil.truth import Truth
 
+pytestmark = pytest.mark.xdist_group("explain")  # dear fixtures: one worker makes them
+
 SHORT = SDIL(
     discovery_epochs=4,
     discovery_min_updates=1,
@@ -168,6 +170,7 @@ def test_long_episodes_are_thinned_out_evenly(fourrooms):
     world.close()
 
 
+@pytest.mark.slow
 def test_doorkey_has_clips_instead_of_a_map():
     demos, truth = sdil.get_task("doorkey-5x5").collect(clean=8, noisy=6, seed=0)
     policy = SHORT.fit(demos, seed=0)

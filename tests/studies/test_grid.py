@@ -88,6 +88,7 @@ def test_a_failed_cell_is_tried_again_when_asked(tmp_path):
     assert len(tried) == 1
 
 
+@pytest.mark.slow
 def test_a_finished_study_imports_nothing_heavy_and_measures_nothing(tmp_path):
     text = '[[learners]]\nlearner = "bc"\nfields = { max_updates = 5, min_updates = 1 }\n'
     file = tmp_path / "mine.toml"

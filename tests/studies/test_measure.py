@@ -55,6 +55,7 @@ def test_all_that_a_record_says():
     assert skilled["measures"]["perplexity"] >= 1
 
 
+@pytest.mark.slow
 def test_both_ways_of_acting_are_in_each_record():
     told = measure(inputs(task="fourrooms", learner="bc", clean=20, measured="all"))[0]["measures"]
     assert told["reward_without_circles"] > told["reward"]  # as it is, and not greedily

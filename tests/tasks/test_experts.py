@@ -187,6 +187,7 @@ def test_heading_to_the_decoy_the_goal_ends_without_reward() -> None:
     np.testing.assert_array_equal(aimed.next_state, table.next_state)
 
 
+@pytest.mark.slow
 def test_a_short_training_is_repeatable_and_usable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
