@@ -93,6 +93,27 @@ def test_listening_needs_somebody_to_listen_to(policy):
         act_by(policy, "nope")
     with pytest.raises(InputError, match="without-circles: memory must be"):
         act_by(policy, [WithoutCircles(memory=0)])
+    with pytest.raises(InputError, match="without-circles: memory must be"):
+        policy.acting_by([WithoutCircles(memory=-3)])
+
+
+def test_a_rule_of_ones_own_will_do(policy):
+    class Stubborn:
+        name, look_back, draws = "stubborn", 0, False
+
+        def __call__(self, probs, window, policy):
+            return torch.eye(3)[[1] * len(probs)]
+
+    acting = act_by(policy, [Stubborn()])
+    assert (acting.predict(np.zeros((5, 2), np.float32))[0] == 1).all()
+
+
+def test_a_rule_that_was_tampered_with_is_refused(policy, tmp_path):
+    policy.acting_by([WithoutCircles(3)]).save(tmp_path)
+    file = tmp_path / "policy.json"
+    file.write_text(file.read_text().replace('"memory": 3', '"memory": -3'))
+    with pytest.raises(InputError, match="memory must be"):
+        sdil.load_policy(tmp_path)
 
 
 def test_sampling_draws_as_often_as_the_policy_says(policy):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -27,7 +29,7 @@ from sdil.files import (
     show_bytes,
     write_json,
 )
-from sdil.locks import locked, refuse_locked
+from sdil.locks import lock_of, locked, refuse_locked
 
 
 def test_a_full_disk_is_said_in_one_sentence(tmp_path):
@@ -51,18 +53,21 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path):
 def test_what_a_killed_process_left_is_removed_and_what_others_write_is_kept(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
     dead.wait()
-    stale = tmp_path / f".x.json.{dead.pid}.abc"
+    host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
+    stale = tmp_path / f".x.json.{dead.pid}@{host}.abc"
     stale.write_text("half")
-    (tmp_path / f".data.{dead.pid}.abc").mkdir()
-    mine = tmp_path / f".x.json.{os.getpid()}.abc"
+    (tmp_path / f".data.{dead.pid}@{host}.abc").mkdir()
+    mine = tmp_path / f".x.json.{os.getpid()}@{host}.abc"
     mine.write_text("being written")
+    elsewhere = tmp_path / f".x.json.{dead.pid}@another.abc"
+    elsewhere.write_text("being written on another machine")
     strange = tmp_path / ".x.json.backup"
     strange.write_text("the user's own")
     write_json(tmp_path / "x.json", {})
     with new_folder(tmp_path / "data", overwrite=False, marker="m") as folder:
         (folder / "m").touch()
     left = {p.name for p in tmp_path.iterdir()}
-    assert left == {"x.json", "data", mine.name, strange.name}
+    assert left == {"x.json", "data", mine.name, strange.name, elsewhere.name}
 
 
 def test_the_only_good_data_is_found_after_a_killed_overwrite(tmp_path, demos, capsys):
@@ -100,18 +105,51 @@ def test_the_only_good_data_is_found_after_a_killed_overwrite(tmp_path, demos, c
 
 
 def test_a_folder_has_one_worker_at_a_time(tmp_path):
-    with locked(tmp_path):
+    folder = tmp_path / "run"
+    with locked(folder):
         said = f"is being worked in right now, by process {os.getpid()} on"
         with pytest.raises(InputError, match=said):
-            refuse_locked(tmp_path)
-        with pytest.raises(InputError, match=said), locked(tmp_path):
+            refuse_locked(folder)
+        with pytest.raises(InputError, match=said), locked(folder):
             pass
-    refuse_locked(tmp_path)
+    refuse_locked(folder)
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / "lock").write_text("process 1 on another since yesterday\n")  # stale
-    refuse_locked(tmp_path)
-    with locked(tmp_path):
-        assert f"process {os.getpid()}" in (tmp_path / "lock").read_text()
+    lock_of(folder).write_text("process 1 on another since yesterday\n")  # stale
+    refuse_locked(folder)
+    with locked(folder):
+        assert f"process {os.getpid()}" in lock_of(folder).read_text()
+
+
+def test_a_lock_that_was_taken_away_is_no_lock(tmp_path, monkeypatch):
+    """Between opening and locking, its holder may end and take the file away."""
+    folder, flock, opened = tmp_path / "run", fcntl.flock, []
+
+    def late(file, how):
+        if not opened:
+            opened.append(file)
+            lock_of(folder).unlink()
+        return flock(file, how)
+
+    monkeypatch.setattr("sdil.locks.fcntl.flock", late)
+    with locked(folder):
+        monkeypatch.undo()
+        with pytest.raises(InputError, match="right now"), locked(folder):
+            pass
+
+
+def test_a_newer_good_folder_is_never_given_up_for_an_older_one(tmp_path):
+    """A kill after the new one stands, before the old one is gone."""
+    folder = tmp_path / "data"
+    for text in ("new", "newest"):
+        aside = replaced_name(folder)
+        aside.mkdir(exist_ok=True)
+        (aside / "m").write_text("old")
+        folder.mkdir(exist_ok=True)
+        (folder / "m").write_text("new")
+        with new_folder(folder, overwrite=True, marker="m") as temporary:
+            (temporary / "m").write_text(text)
+        assert (folder / "m").read_text() == text
+        assert not aside.exists()
 
 
 def test_json_that_nests_too_deep_is_no_traceback(tmp_path):

@@ -17,7 +17,7 @@ BASE_ORDER = {
     "files": {"errors"},
     "limits": {"errors"},
     "moved": {"errors"},
-    "locks": {"errors"},
+    "locks": {"errors", "files"},
     "spaces": {"errors"},
     "trajectories": {"errors", "spaces"},
     "demonstrations": {"errors", "spaces", "trajectories"},

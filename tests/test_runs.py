@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import sdil
 from sdil import InputError
 from sdil.checkpoints import read_epochs
+from sdil.cli import main
+from sdil.cli.report import command_of
 from sdil.runs import read_run
 
 SHORT = sdil.SDIL(
@@ -120,7 +126,7 @@ def test_a_learner_that_takes_the_truth_is_told_it(data, tmp_path, demos):
         (SHORT, {"judge": "nowhere"}, "nowhere does not exist"),
         (sdil.BC(hidden=0), {}, "bc: hidden must be"),
         (sdil.BC(), {"seed": -1}, "a seed lies between"),
-        (sdil.BC(), {"threads": 0}, "threads must be at least 1"),
+        (sdil.BC(), {"threads": 0}, "threads must be a whole number, at least 1"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_written(data, tmp_path, learner, more, said):
@@ -148,7 +154,27 @@ def test_two_trainings_in_one_folder_do_not_meet(data, tmp_path):
     done = sdil.train(sdil.BC(max_updates=20, min_updates=20), data, out, on_epoch=meddle)
     assert len(said) == 3
     assert f"by process {os.getpid()} on" in said[0]
-    assert not (done.folder / "lock").exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+    assert done.result.learner == "bc"
+
+
+def test_who_was_quicker_wins(data, tmp_path, monkeypatch):
+    """Two that start at once: the slower one finds the other's run, and leaves it alone."""
+    out, load = tmp_path / "run", sdil.runs.load_demonstrations
+    quick = []
+
+    def slow(folder):
+        monkeypatch.setattr("sdil.runs.load_demonstrations", load)
+        with pytest.raises(KilledError):  # the quicker one gets as far as its first checkpoint
+            sdil.train(sdil.BC(max_updates=100), data, out, seed=5, on_epoch=die_after(1))
+        quick.append((out / "run.json").read_bytes())
+        return load(folder)
+
+    monkeypatch.setattr("sdil.runs.load_demonstrations", slow)
+    with pytest.raises(InputError, match="interrupted run; go on with"):
+        sdil.train(sdil.BC(max_updates=20), data, out)
+    assert (out / "run.json").read_bytes() == quick[0]
+    assert sdil.resume(out).epochs == 5
 
 
 @pytest.mark.slow
@@ -166,8 +192,11 @@ def test_a_killed_overwrite_loses_nothing(data, tmp_path):
     process.wait()
     aside = tmp_path / ".run.replaced"
     assert (aside / "policy.safetensors").read_bytes() == good
-    with pytest.raises(InputError, match="interrupted run; go on with"):
+    way_back = f"bring it back with: rm -r {out} && mv {aside} {out}"
+    with pytest.raises(InputError, match=f"interrupted run; go on with .*{way_back}"):
         sdil.train(sdil.BC(max_updates=20), data, out)
+    with pytest.raises(InputError, match=f"policy.json is missing; .*{way_back}"):
+        sdil.load_policy(out)
     with pytest.raises(KilledError):  # replaced once more, and killed again
         sdil.train(sdil.BC(max_updates=100), data, out, overwrite=True, on_epoch=die_after(2))
     assert (aside / "policy.safetensors").read_bytes() == good
@@ -201,7 +230,9 @@ def interrupted(data, out):
         ({"seed": True}, "seed is True"),
         ({"data": None}, "data is None"),
         ({"threads": 1.5}, "threads is 1.5"),
-        ({"fingerprint": 3}, "has changed since"),
+        ({"fingerprint": 3}, "fingerprint is 3"),
+        ({"fingerprint": "3"}, "has changed since"),
+        ({"versions": []}, r"versions is \[\]"),
         ({"format": 1}, "format 1 is not the one"),
     ],
 )
@@ -213,9 +244,8 @@ def test_a_damaged_run_is_one_clear_error(data, tmp_path, change, said):
         sdil.resume(out)
     for name in about:
         (out / "run.json").write_text(json.dumps({k: v for k, v in about.items() if k != name}))
-        if name not in ("versions", "task", "environment", "valid_fingerprint"):
-            with pytest.raises(InputError):
-                sdil.resume(out)
+        with pytest.raises(InputError, match=r"missing|format None"):
+            read_run(out)
 
 
 def test_strange_checkpoints_are_passed_over_and_damaged_ones_named(data, tmp_path):
@@ -247,3 +277,43 @@ def test_a_run_is_resumed_from_any_place(data, tmp_path, monkeypatch):
         sdil.train(sdil.BC(max_updates=60), "demos", tmp_path / "run", on_epoch=die_after(1))
     monkeypatch.chdir(tmp_path)
     assert sdil.resume("run").epochs == 3
+
+
+def test_a_judgement_is_no_run_and_a_run_no_judgement(data, tmp_path, capsys):
+    run = interrupted(data, tmp_path / "run")
+    with pytest.raises(KilledError):
+        sdil.judge(QUICK, data, tmp_path / "judgement", on_epoch=die_after(1))
+    assert main(["judge", "--resume", str(run)]) == 2
+    assert f"sdil train --resume {run}" in capsys.readouterr().err
+    assert main(["train", "--resume", str(tmp_path / "judgement")]) == 2
+    assert f"sdil judge --resume {tmp_path / 'judgement'}" in capsys.readouterr().err
+
+
+def test_threads_are_as_they_were(data, tmp_path):
+    before = torch.get_num_threads()
+    sdil.train(sdil.BC(max_updates=20), data, tmp_path / "run", threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    "learner", [sdil.SDIL.paper(), sdil.SDIL(hidden=32, next_state=False, mi_weight=0.5)]
+)
+def test_the_command_of_a_run_makes_it_again(data, tmp_path, learner):
+    quick = replace(learner, discovery_epochs=1, discovery_min_updates=1, max_updates=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so little training leaves skills unused
+        done = sdil.train(quick, data, tmp_path / "run", seed=4)
+        words = shlex.split(command_of(read_run(done.folder), tmp_path / "again"))
+        assert words[0] == "sdil"
+        assert main(words[1:]) == 0
+    files = [tmp_path / name / "policy.safetensors" for name in ("run", "again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_judge_that_would_not_be_asked_is_refused(demos):
+    given = QUICK.fit(demos)
+    with pytest.raises(InputError, match="would not be asked"):
+        sdil.SDIL(score="pu").fit(demos, judge=given)
+    for learner in (SHORT, sdil.ScoredBC(max_updates=20)):
+        with pytest.raises(InputError, match="would not be asked"):
+            learner.fit(demos.clean_only(), judge=given)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.limits import Count, Positive, check_fields
+from sdil.limits import Count, Positive
 from sdil.policy import Policy, Rule
 from sdil.windows import DistinctStates, Window, Windows
 
@@ -114,10 +114,8 @@ def act_by(policy: AnyPolicy, acting: str | Sequence[Rule]) -> AnyPolicy:
         if acting == DEFAULT:
             return policy
         acting = () if acting == GREEDY else (RULES[acting](),)
-    for rule in acting:
-        check_fields(rule, rule.name)
-        if rule.name == ListenToValue.name:
-            _advice(policy)  # refuses a policy that has nobody to listen to
+    if any(isinstance(rule, ListenToValue) for rule in acting):
+        _advice(policy)  # refuses a policy that has nobody to listen to
     return policy.acting_by(acting)
 
 

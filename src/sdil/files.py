@@ -1,7 +1,8 @@
 """Writing files so that a good name never holds half a file, and nothing good is lost on the way.
 
-What is being written has a hidden name beside its own that holds the process's number, so that what
-a killed process left is told from what another one is writing. A full disk is said in one sentence.
+What is being written has a hidden name beside its own that holds the process's number and machine,
+so that what a killed process left is told from what another one is writing. A full disk is said in
+one sentence.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import errno
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from typing import Any
 
 from sdil.errors import InputError
 
+_HOST = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
 REPLACED = ".replaced"
 """The ending of the hidden name under which a folder waits while another takes its place."""
 
@@ -32,7 +35,7 @@ def new_file(path: Path, *, size: int = 0) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         require_room(path, size)
         _remove_stale(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_hidden(path))
         os.close(handle)
         temporary = Path(name)
         try:
@@ -54,13 +57,12 @@ def new_folder(path: Path, *, overwrite: bool, marker: str, size: int = 0) -> It
         path.parent.mkdir(parents=True, exist_ok=True)
         require_room(path, size)
         _remove_stale(path)
-        prefix = f".{path.name}.{os.getpid()}."
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=_hidden(path)))
         try:
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if path.exists():
-                old = set_aside(path)
+                old = set_aside(path, is_good=True)
                 temporary.rename(path)
                 shutil.rmtree(old)
             else:
@@ -69,19 +71,35 @@ def new_folder(path: Path, *, overwrite: bool, marker: str, size: int = 0) -> It
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def set_aside(path: Path) -> Path:
-    """Give a folder the hidden name under which it waits to be replaced, or to come back."""
+def set_aside(path: Path, *, is_good: bool) -> Path:
+    """Give a folder the hidden name under which it waits to be replaced, or to come back.
+
+    One that is not good gives way to what is waiting already.
+    """
     aside = replaced_name(path)
+    if aside.exists() and not is_good:
+        shutil.rmtree(path)
+        return aside
     if aside.exists():
-        shutil.rmtree(path)  # what was good before is waiting already
-    else:
-        path.rename(aside)
+        shutil.rmtree(aside)
+    path.rename(aside)
     return aside
 
 
 def replaced_name(path: Path) -> Path:
     """Where a folder waits while another takes its place."""
     return path.with_name(f".{path.name}{REPLACED}")
+
+
+def waiting(path: Path) -> str:
+    """Where what was at `path` before waits, if anywhere, to be added to a complaint."""
+    aside = replaced_name(path)
+    if not aside.exists():
+        return ""
+    return (
+        f"; what was there before waits in {aside}: bring it back with: rm -r {path} && "
+        f"mv {aside} {path}"
+    )
 
 
 def refuse_missing(path: Path, hint: str) -> None:
@@ -133,7 +151,9 @@ def read_json(path: Path, *, what: str) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path.parent} is not {what}: {path.name} is missing") from None
+        raise InputError(
+            f"{path.parent} is not {what}: {path.name} is missing{waiting(path.parent)}"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error})") from None
 
@@ -191,14 +211,30 @@ def show_bytes(size: float) -> str:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove what killed processes left of their attempts to write `path`."""
-    for left in path.parent.glob(f".{_literal(path.name)}.*.*"):
-        process = left.name[len(path.name) + 2 :].partition(".")[0]
-        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc").exists():
+    """Remove what killed processes of this machine left of their attempts to write `path`."""
+    for left in path.parent.glob(f".{_literal(path.name)}.*@*.*"):
+        process, _, host = left.name[len(path.name) + 2 :].partition(".")[0].partition("@")
+        if host == _HOST and process.isdecimal() and not is_running(process):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
+
+
+def _hidden(path: Path) -> str:
+    """How the hidden name begins under which this process writes `path`."""
+    return f".{path.name}.{os.getpid()}@{_HOST}."
+
+
+def is_running(process: str) -> bool:
+    """Whether there is a process of this number on this machine."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # somebody else's; no number of a process
+        return True
+    return True
 
 
 def _literal(name: str) -> str:

@@ -9,7 +9,7 @@ from sdil.errors import InputError
 _THE_JUDGES = (
     "it belongs to the judge. From Python: judge = sdil.Judge({name}=...).fit(demos), then "
     "fit(demos, judge=judge); on the command line: sdil judge --{option} ..., then sdil train "
-    "... --judge FOLDER; in a study: judge_fields = {{ {name} = ... }}"
+    '... --judge FOLDER; in a study: judge = "evidence", judge_fields = {{ {name} = ... }}'
 )
 _ACTING = (
     "how a policy acts is no matter of its learner. From Python: policy.acting_by([{rule}]), or "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self
@@ -21,6 +21,7 @@ from torch import Tensor
 from sdil.errors import InputError
 from sdil.files import refuse_missing
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
+from sdil.limits import check_fields
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces, element_shape
@@ -158,6 +159,9 @@ class Policy(Saved):
 
     def acting_by(self, rules: Sequence[Rule], why_not: Mapping[str, str] | None = None) -> Self:
         """The same policy with other rules of acting."""
+        for rule in rules:
+            if is_dataclass(rule):
+                check_fields(rule, rule.name)
         other = copy(self)
         other.rules = tuple(rules)
         if why_not is not None:
@@ -272,8 +276,7 @@ def read_policy(
         policy.learner, policy.hyperparameters = about["learner"], about["hyperparameters"]
         if about["judge"] is not None:
             policy.judge = rebuild_judge(about["judge"], judging, judges)
-        policy.rules = tuple(rules(rule) for rule in about["acting"])
-        policy.why_not = dict(about["not_acting"])
+        policy = policy.acting_by([rules(rule) for rule in about["acting"]], about["not_acting"])
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, POLICY, error)) from None
     return policy

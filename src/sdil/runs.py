@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -38,11 +40,12 @@ from sdil.files import (
     refuse_missing,
     replaced_name,
     set_aside,
+    waiting,
     write_json,
 )
 from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.judging import AnyJudge, FittedJudge
-from sdil.limits import check_fields
+from sdil.limits import Count, check_fields, check_value
 from sdil.locks import locked, refuse_locked
 from sdil.policy import Policy
 from sdil.simulators import trusted_environment
@@ -52,6 +55,13 @@ from sdil.training import Epoch, OnEpoch, State, check_seed
 FORMAT_VERSION = 2
 _PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
 _JUDGE_FOLDER = "judge"
+_BESIDE = {  # what `run.json` says beside the arguments
+    "task": str | None,
+    "environment": str | None,
+    "fingerprint": str,
+    "valid_fingerprint": str | None,
+    "versions": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,9 @@ class Arguments:
     clean_only: bool = False
     env: str | None = None
     judge: str | None = None
-    """Of a learner that was given one: its name."""
+    """Of a learner that was given one: its name,"""
+    judge_folder: str | None = None
+    """and where it came from, if that was a folder."""
     threads: int = 1
     tensorboard: bool = False
 
@@ -129,6 +141,7 @@ def train(
         clean_only=clean_only,
         env=env,
         judge=None if given is None else given.name,
+        judge_folder=str(Path(judge).absolute()) if isinstance(judge, str | Path) else None,
         threads=threads,
         tensorboard=tensorboard,
     )
@@ -163,24 +176,31 @@ def judge(
 
 
 def resume(
-    folder: str | Path, *, env: str | None = None, on_epoch: OnEpoch | None = None
+    folder: str | Path,
+    *,
+    env: str | None = None,
+    makes: Literal["policy", "judge"] | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> Finished:
     """Go on from the last checkpoint of an interrupted run or judgement: bit for bit what it would
     have come to without the interruption.
 
-    `env` is the environment that it practises in, which must be named again where it is not ours.
+    `env` is the environment that it practises in, which must be named again where it is not ours;
+    `makes` is what it must come to, where only one of the two will do.
     """
     out = Path(folder)
     about = read_run(out)
     arguments = _arguments_of(about, out)
-    if is_finished(out):
-        raise InputError(f"{out} is finished; there is nothing to resume")
-    with locked(out):
-        torch.set_num_threads(arguments.threads)
+    if makes not in (None, arguments.makes):
+        command = "train" if arguments.makes == "policy" else "judge"
+        raise InputError(f"{out}: go on with it by: sdil {command} --resume {out}")
+    with locked(out), _threads(arguments.threads):
+        if is_finished(out):
+            raise InputError(f"{out} is finished; there is nothing to resume")
         demos, valid, origin = _load(arguments)
-        if demos.fingerprint() != about.get("fingerprint"):
+        if demos.fingerprint() != about["fingerprint"]:
             raise InputError(f"{arguments.data} has changed since {out} was started; begin anew")
-        if valid is not None and valid.fingerprint() != about.get("valid_fingerprint"):
+        if valid is not None and valid.fingerprint() != about["valid_fingerprint"]:
             raise InputError(f"{arguments.valid} has changed since {out} was started; begin anew")
         given = None if arguments.judge is None else load_judge(out / _JUDGE_FOLDER)
         practised = arguments.env or origin["environment"]
@@ -191,24 +211,14 @@ def resume(
         done = _Work(arguments, demos, valid, origin, given, out, env).do(
             *last_checkpoint(out), on_epoch
         )
-    shutil.rmtree(replaced_name(out), ignore_errors=True)
+        shutil.rmtree(replaced_name(out), ignore_errors=True)
     return done
 
 
 def _arguments_of(about: dict[str, Any], out: Path) -> Arguments:
     """What a run was given, as `run.json` says it."""
-    kinds = get_type_hints(Arguments)
     try:
-        given = {name: about[name] for name in kinds}
-        for name, value in given.items():
-            kind = get_args(kinds[name]) if get_origin(kinds[name]) is UnionType else kinds[name]
-            if name == "makes":
-                fits = value in ("policy", "judge")
-            else:
-                fits = isinstance(value, dict) if name == "hyperparameters" else _is(value, kind)
-            if not fits:
-                raise ValueError(f"{name} is {value!r}")
-        arguments = Arguments(**given)
+        arguments = Arguments(**{name: about[name] for name in get_type_hints(Arguments)})
         maker: Any = arguments.maker()
         check_fields(getattr(maker, "learner", maker), arguments.name)
         return arguments
@@ -216,22 +226,31 @@ def _arguments_of(about: dict[str, Any], out: Path) -> Arguments:
         raise InputError(f"{out / 'run.json'}: damaged ({error})") from None
 
 
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a type; True is not a number."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
 def read_run(folder: Path) -> dict[str, Any]:
-    """The contents of `run.json`."""
+    """The contents of `run.json`, all of it that anybody needs checked."""
     refuse_missing(folder, "`sdil train` makes a run folder")
-    about = read_json(folder / "run.json", what="a run folder")
-    version = about.get("format") if isinstance(about, dict) else None
-    if version != FORMAT_VERSION:
+    path = folder / "run.json"
+    about = read_json(path, what="a run folder")
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT_VERSION:
         raise InputError(
-            f"{folder / 'run.json'}: format {version!r} is not the one this version reads "
+            f"{path}: format {found!r} is not the one this version reads "
             f"({FORMAT_VERSION}); use the sdil it was made with, or make it again"
         )
+    for name, kind in {**get_type_hints(Arguments), **_BESIDE}.items():
+        if name not in about:
+            raise InputError(f"{path}: damaged ({name} is missing)")
+        if not _is(about[name], kind):
+            raise InputError(f"{path}: damaged ({name} is {about[name]!r})")
     return dict(about)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is what an annotation says; True is no number."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    kind = get_origin(kind) if get_origin(kind) is dict else kind
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def is_finished(folder: Path) -> bool:
@@ -248,50 +267,64 @@ def _start(
     on_epoch: OnEpoch | None,
 ) -> Finished:
     check_seed(arguments.seed)
-    if arguments.threads < 1:
-        raise InputError(f"threads must be at least 1, not {arguments.threads}")
-    if out.is_dir():
-        refuse_locked(out)
-    interrupted = (out / "run.json").exists() and not is_finished(out)
-    if interrupted and not overwrite:
-        command = "train" if arguments.makes == "policy" else "judge"
-        raise InputError(
-            f"{out} holds an interrupted run; go on with `sdil {command} --resume {out}`, "
-            "or pass --overwrite"
-        )
-    refuse_existing(out, overwrite=overwrite, marker="run.json")
-    torch.set_num_threads(arguments.threads)
+    check_value(arguments.threads, Count, "threads")
+    refuse_locked(out)
+    _refuse(out, arguments.makes, overwrite=overwrite)
     demos, valid, origin = _load(arguments)
     replaced = replaced_name(out)
-    if out.exists():
-        set_aside(out)
-    write_json(
-        out / "run.json",
-        {
-            "format": FORMAT_VERSION,
-            **asdict(arguments),
-            "task": origin["task"],
-            "environment": origin["environment"],
-            "fingerprint": demos.fingerprint(),
-            "valid_fingerprint": None if valid is None else valid.fingerprint(),
-            "versions": {name: version(name) for name in _PACKAGES},
-        },
-    )
-    try:
-        with locked(out):
+    with locked(out), _threads(arguments.threads):
+        _refuse(out, arguments.makes, overwrite=overwrite)  # somebody may have been quicker
+        try:
+            if out.exists():
+                set_aside(out, is_good=is_finished(out))
             if given is not None:
                 given.save(out / _JUDGE_FOLDER)
+            write_json(
+                out / "run.json",
+                {
+                    "format": FORMAT_VERSION,
+                    **asdict(arguments),
+                    "task": origin["task"],
+                    "environment": origin["environment"],
+                    "fingerprint": demos.fingerprint(),
+                    "valid_fingerprint": None if valid is None else valid.fingerprint(),
+                    "versions": {name: version(name) for name in _PACKAGES},
+                },
+            )
             done = _Work(arguments, demos, valid, origin, given, out, arguments.env).do(
                 None, [], on_epoch
             )
-    except Exception:
-        if not checkpoints(out):  # nothing was learned: leave all as it was
-            shutil.rmtree(out)
-            if replaced.exists():
-                replaced.rename(out)
-        raise
-    shutil.rmtree(replaced, ignore_errors=True)  # not before: what was there may be wanted back
+        except Exception:
+            if not checkpoints(out):  # nothing was learned: leave all as it was
+                shutil.rmtree(out, ignore_errors=True)
+                if replaced.exists():
+                    replaced.rename(out)
+            raise
+        shutil.rmtree(replaced, ignore_errors=True)  # not before: it may be wanted back
     return done
+
+
+def _refuse(out: Path, makes: str, *, overwrite: bool) -> None:
+    """Raise where nothing may be written, and say what may be done instead."""
+    interrupted = (out / "run.json").exists() and not is_finished(out)
+    if interrupted and not overwrite:
+        command = "train" if makes == "policy" else "judge"
+        raise InputError(
+            f"{out} holds an interrupted run; go on with `sdil {command} --resume "
+            f"{shlex.quote(str(out))}`, or pass --overwrite{waiting(out)}"
+        )
+    refuse_existing(out, overwrite=overwrite, marker="run.json")
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many CPU threads for PyTorch, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _load(

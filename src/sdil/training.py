@@ -54,8 +54,9 @@ OnEpoch = Callable[[Epoch], None]
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that NumPy would."""
-    if not 0 <= seed < 2**32:
-        raise InputError(f"a seed lies between 0 and 2^32 - 1, not {seed}")
+    whole = isinstance(seed, int) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**32:
+        raise InputError(f"a seed lies between 0 and 2^32 - 1, not {seed!r}")
 
 
 @dataclass(frozen=True)

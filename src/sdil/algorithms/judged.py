@@ -15,6 +15,11 @@ from sdil.judges.evidence import EvidenceJudge, Judge
 from sdil.judging import FittedJudge
 from sdil.training import OnEpoch, State, below, nest, with_more
 
+UNUSED = (
+    "a judge is given that would not be asked: there are no noisy demonstrations, or "
+    'score="pu" lets skills judge'
+)
+
 
 def given_or_own(
     judge: FittedJudge | None,

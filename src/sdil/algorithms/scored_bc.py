@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from sdil.algorithms.judged import draw_after, draw_by_score, given_or_own
+from sdil.algorithms.judged import UNUSED, draw_after, draw_by_score, given_or_own
 from sdil.algorithms.learner import check
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
 from sdil.judging import FittedJudge
 from sdil.limits import Share
 from sdil.moved import refuse_moved
@@ -57,8 +58,8 @@ class ScoredBC(WeighingLearner):
         if data.n_noisy:
             asked = judge, demos, valid, seed, on_epoch, resume
             judge, on_epoch, resume = given_or_own(*asked)
-        else:
-            judge = None
+        elif judge is not None:
+            raise InputError(UNUSED)
         with seeded(seed) as generator:
             network = data.network()
         draw_after(judge, seed, generator)

@@ -25,10 +25,11 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from sdil.acting import suit
-from sdil.algorithms.judged import draw_after, given_or_own
+from sdil.algorithms.judged import UNUSED, draw_after, given_or_own
 from sdil.algorithms.learner import check
 from sdil.algorithms.reuse import Reuse
 from sdil.demonstrations import Demonstrations, hold_out
+from sdil.errors import InputError
 from sdil.judges.pu import SkillJudge
 from sdil.judging import FittedJudge
 from sdil.limits import Count, CountOrNone, Score, Share, Weight
@@ -47,8 +48,8 @@ class SDIL(DiscoveryFields):
     """Skill disentanglement for imitation learning."""
 
     score: Literal["judge", "pu"] = "judge"
-    """How noisy steps are judged: judge, by the one that is given or our own; pu, as in the paper,
-    by skills."""
+    """How noisy steps are judged: judge, by the one that is given or our own (`sdil.Judge()`); pu,
+    as in the paper, by skills."""
     noisy_share: Share = 0.0
     """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
     the paper."""
@@ -124,8 +125,8 @@ class SDIL(DiscoveryFields):
         if self.score == "judge" and len(train.noisy):
             asked = judge, demos, valid, seed, on_epoch, resume
             judge, on_epoch, resume = given_or_own(*asked)
-        else:
-            judge = None
+        elif judge is not None:
+            raise InputError(UNUSED)
         steps = TrainingSteps(train, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
             discovered, model, T = first_models(steps, self)  # f_bi, g, pi_low; f_uni, g, pi_low

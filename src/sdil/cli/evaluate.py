@@ -118,18 +118,17 @@ def evaluate(
         print_json(answer)
         return
     if ran:
-        first = next(iter(ran.values()))
         print_table(
             f"{run}: {policy.learner}",
             ["acting", "reward x100", "success, %", "mean length"],
             [[_marked(label, policy), *describe(each)] for label, each in ran.items()],
         )
-        how = (
-            "computed from transition probabilities"
-            if first.exact
-            else f"{first.n_episodes} episodes (seed {first.seed}); ± standard error, 95% interval"
-        )
-        print(how)
+        run_through = [each for each in ran.values() if not each.exact]
+        if run_through:
+            n, seed = run_through[0].n_episodes, run_through[0].seed
+            print(f"{n} episodes (seed {seed}); ± standard error, 95% interval")
+        if len(run_through) < len(ran):
+            print("without ±: computed from transition probabilities, nothing sampled")
         if WithoutCircles.name in policy.why_not:
             reason = policy.why_not[WithoutCircles.name]
             print(plain(f"{WithoutCircles.name} is not called for: {reason}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,9 +82,11 @@ def telling(what: str, out: Path, command: str) -> Iterator[OnEpoch]:
         try:
             yield on_epoch
         except KeyboardInterrupt:
+            if not heard:
+                raise KeyboardInterrupt("interrupted before anything was learned") from None
             raise KeyboardInterrupt(
                 f"interrupted after {heard} epochs; nothing is lost. "
-                f"Go on with: sdil {command} --resume {out}"
+                f"Go on with: sdil {command} --resume {shlex.quote(str(out))}"
             ) from None
 
 

@@ -89,7 +89,7 @@ def resume_judging(
     """
     name = read_run(resume_).get("name", "")
     with telling(f"judging by {name}", resume_, "judge") as on_epoch:
-        done = resume(resume_, on_epoch=on_epoch)
+        done = resume(resume_, makes="judge", on_epoch=on_epoch)
     _report(done, as_json)
 
 

@@ -197,12 +197,19 @@ def command_of(about: dict[str, Any], run: Path) -> str:
         if about[option] is not None:
             words += [f"--{option}", about[option]]
     if about["judge"] is not None:
-        words += ["--judge", "FOLDER"]
+        words += ["--judge", about["judge_folder"] or f"FOLDER OF {about['judge']}"]
+    if about["threads"] != 1:
+        words += ["--threads", str(about["threads"])]
+    words += ["--tensorboard"] if about["tensorboard"] else []
     words += ["--clean-only"] if about["clean_only"] else []
     for name, value in about["hyperparameters"].items():
-        option = f"--{name.replace('_', '-')}"
-        if value != usual.get(name):
-            words += [option, str(value)]
+        option = name.replace("_", "-")
+        if value == usual.get(name):
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", str(value)]
     return shlex.join(words)
 
 

@@ -127,11 +127,13 @@ def _whole(data: Path, out: Path) -> Path:
     if not whole.exists():
         from sdil.demonstrations import Demonstrations
         from sdil.formats.folder import load_demonstrations, save_demonstrations
+        from sdil.tasks.mimic.cache import private
 
         read = [load_demonstrations(part) for part in parts]
         clean, noisy = ([t for part in read for t in getattr(part, s)] for s in ("clean", "noisy"))
         demos = Demonstrations(clean, noisy, read[0].spaces)
-        save_demonstrations(demos, whole, task="mimic")
+        with private():  # patient data
+            save_demonstrations(demos, whole, task="mimic")
     return whole
 
 
@@ -293,7 +295,7 @@ def _measure(
         )
     print_results(results, form)
     asked = set(study.only(tasks=tasks, learners=learners).entries)
-    failed = [f for f in results.found if f.state == "failed" and f.entry in asked]
+    failed = [f for f in results.found if f.state != "done" and f.entry in asked]
     if not failed:
         return 0
     folder = out / results.study.name

@@ -111,7 +111,7 @@ def resume_training(
     """
     name = read_run(resume_).get("name", "")
     with telling(f"training {name}", resume_, "train") as on_epoch:
-        done = resume(resume_, env=env, on_epoch=on_epoch)
+        done = resume(resume_, makes="policy", env=env, on_epoch=on_epoch)
     _report(done, as_json)
 
 

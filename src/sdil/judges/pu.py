@@ -36,6 +36,21 @@ class PU(DiscoveryFields):
     name: ClassVar[str] = "pu"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
 
+    @classmethod
+    def paper(cls) -> PU:
+        """The paper's values and forms, as in `SDIL.paper()`."""
+        return cls(
+            usage_weight=0.0,
+            positive_filter="difference",
+            clip_preference=False,
+            clean_share=0.0,
+        )
+
+    @classmethod
+    def presets(cls) -> dict[str, PU]:
+        """Named configurations for the command line."""
+        return {"paper": cls.paper()}
+
     def fit(
         self,
         demos: Demonstrations,

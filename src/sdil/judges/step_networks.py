@@ -296,6 +296,8 @@ class NetworkJudge(FittedJudge):
         about = dict(configuration["scorer"])
         network = PlainNetwork(spaces, architecture)
         scorer = SCORERS[about.pop("kind")](spaces=spaces, **about)
-        judge = cls(spaces, architecture, network, scorer)
-        judge._parts.load_state_dict(tensors)
+        parts = nn.ModuleDict({"scorer": scorer})
+        if scorer.sees_policy:
+            parts["network"] = network
+        parts.load_state_dict(tensors)
         return cls(spaces, architecture, network, scorer)

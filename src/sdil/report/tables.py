@@ -47,7 +47,6 @@ _PREDICTION = ("acc", "macro_f", "macro_auroc", "micro_auroc")
 _WAYS = ("reward_without_circles", "reward_default")  # of acting
 _SCORES = ("score_auroc", "score_average_precision", "score_calibration_error", "score_brier")
 _AS_IT_IS = {"valid_nll", "perplexity"}  # the rest are shares, shown x100
-_LIMIT = "oracle"
 CANNOT_TELL: Verdict = "cannot tell with this many seeds"
 _HOLDS: dict[Verdict, str] = {
     "better": "holds",
@@ -93,22 +92,20 @@ def tables(results: Results) -> list[TextTable]:
 
 def comparisons(results: Results) -> list[Comparison]:
     """The champion against every other row, wherever both have been measured."""
-    study = results.study
+    study, limits = results.study, results.study.limits
     made = []
     for task in study.tasks:
         measure = study.measure_of(task)
         for at in results.points(task):
             ours = results.values(study.champion, task, measure, at)
             for row in study.rows:
-                found = results.at(row, task, at)
                 theirs = results.values(row, task, measure, at)
                 if row == study.champion or not ours or not theirs:
                     continue
                 factor = scale(measure)
                 difference = paired_difference(_times(ours, factor), _times(theirs, factor))
                 probability = float(probability_of_improvement(_column(ours), _column(theirs)))
-                limit = found[0].entry.cell.learner == _LIMIT
-                made.append(Comparison(task, at, row, limit, difference, probability))
+                made.append(Comparison(task, at, row, row in limits, difference, probability))
     return made
 
 

@@ -94,6 +94,14 @@ class Study:
         return self.measures.get(task, "reward")
 
     @property
+    def limits(self) -> set[str]:
+        """The rows that are told the truth: limits, not competitors."""
+        sources = Sources()
+        learners = {e.cell.learner for e in self.entries} & set(sources.learners)
+        told = {n for n in learners if sources.learner(n).class_variables["takes_truth"]}
+        return {e.row for e in self.entries if e.cell.learner in told}
+
+    @property
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(e.cell.task for e in self.entries))
 

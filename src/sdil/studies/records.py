@@ -57,20 +57,28 @@ class Records:
 
     def timing(self, address: str) -> dict[str, Any] | None:
         """How long it took, where and when."""
-        part = self._read(address, ".timing")
-        if part is None:
+        try:
+            part = self._read(address, ".timing")
+            if part is None:
+                return None
+            for name in ("wall_s", "cpu_s"):
+                part.take(name, NUMBER)
+            for name in ("started", "machine"):
+                part.take(name, TEXT)
+            part.take("versions", table_of(TEXT))
+            return part.value
+        except InputError as error:
+            warnings.warn(f"{error}; it is left out", stacklevel=2)
             return None
-        for name in ("wall_s", "cpu_s"):
-            part.take(name, NUMBER)
-        for name in ("started", "machine"):
-            part.take(name, TEXT)
-        part.take("versions", table_of(TEXT))
-        return part.value
 
     def failure(self, address: str) -> str | None:
         """The traceback of a cell that failed when it was last tried."""
-        part = self._read(address, ".failed")
-        return None if part is None else str(part.take("traceback", TEXT))
+        try:
+            part = self._read(address, ".failed")
+            return None if part is None else str(part.take("traceback", TEXT))
+        except InputError as error:
+            warnings.warn(f"{error}; it does not count", stacklevel=2)
+            return None
 
     def keep(self, address: str, record: Record, timing: dict[str, Any]) -> None:
         """Keep a finished cell."""

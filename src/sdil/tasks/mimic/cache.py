@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sdil.files import clear_errors, show_bytes
+from sdil.files import clear_errors, is_running, show_bytes
 
 _TABLE = r"[a-z_]+-[0-9a-f]{16}\.parquet|postgres-[a-z_]+-[0-9a-f]{16}\.csv\.gz"
 _FINISHED = re.compile(_TABLE)
 # the second beginning is DuckDB's own; a version before this one wrote no process's number
 _UNFINISHED = re.compile(
-    rf"(?:tmp_)?\.(?:{_TABLE})\.(?:(?P<writer>\d+)\.)?\w{{8}}|spill(?:-(?P<spiller>\d+)-\w{{8}})?"
+    rf"(?:tmp_)?\.(?:{_TABLE})\.(?:(?P<writer>\d+)(?:@[\w-]+)?\.)?\w{{8}}|spill(?:-(?P<spiller>\d+)-\w{{8}})?"
 )
 
 
@@ -44,7 +44,8 @@ def prepare_cache(folder: Path) -> None:
         inside = list(folder.iterdir())
         for path in inside:
             left = _UNFINISHED.fullmatch(path.name)
-            if left is not None and not _is_running(left["writer"] or left["spiller"]):
+            process = None if left is None else left["writer"] or left["spiller"]
+            if left is not None and not (process and is_running(process)):
                 _remove(path)
             elif _FINISHED.fullmatch(path.name):
                 _close(path, 0o600)
@@ -73,18 +74,6 @@ def describe_room(cache: Path) -> str:
 
 def _is_ours(name: str) -> bool:
     return (_FINISHED.fullmatch(name) or _UNFINISHED.fullmatch(name)) is not None
-
-
-def _is_running(process: str | None) -> bool:
-    if process is None:
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):  # somebody else's; no number of a process
-        return True
-    return True
 
 
 def _remove(path: Path) -> None:
