@@ -35,7 +35,7 @@ BASE_ORDER = {
         *("training", "saved"),
     },
     "policy": {
-        *("errors", "files", "spaces", "trajectories", "windows", "scores", "training"),
+        *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
         *("saved", "judging"),
     },
     "acting": {"errors", "limits", "demonstrations", "windows", "policy"},

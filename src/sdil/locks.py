@@ -28,13 +28,10 @@ def locked(folder: Path) -> Iterator[None]:
         file = _acquire(path, folder)
     try:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with suppress(
-            OSError
-        ):  # on a full disk nobody is told who it is, and it holds all the same
+        holder = f"process {os.getpid()} on {socket.gethostname()} since {now}\n"
+        with suppress(OSError):  # on a full disk it is not told who it is; the lock holds
             os.ftruncate(file, 0)
-            os.write(
-                file, f"process {os.getpid()} on {socket.gethostname()} since {now}\n".encode()
-            )
+            os.write(file, holder.encode())
         yield
     finally:
         path.unlink(missing_ok=True)
