@@ -27,6 +27,7 @@ bench: install      ## figures of the README and the documentation, measured on 
 	$(BIN)/python benchmarks/rollout_speed.py
 	$(BIN)/python benchmarks/training_memory.py
 	$(BIN)/python benchmarks/study_overhead.py
+	$(BIN)/python benchmarks/load_check.py
 	$(BIN)/python benchmarks/demonstrators.py
 	$(BIN)/python benchmarks/walks.py
 	$(BIN)/python benchmarks/curation.py

@@ -103,7 +103,7 @@ def test_wrong_observations_and_states_are_refused(policy, demos):
 
 
 def test_an_environment_with_other_spaces_is_refused(policy):
-    with pytest.raises(InputError, match="trained with observation space"):
+    with pytest.raises(InputError, match="made for the observation space"):
         sdil.evaluate(policy, "doorkey-5x5", episodes=1)
     with pytest.raises(InputError, match="no task or Gymnasium environment 'nowhere'"):
         sdil.evaluate(policy, "nowhere", episodes=1)
@@ -137,3 +137,27 @@ def test_observations_that_are_not_finite_are_refused_by_row_and_element(policy,
         policy.predict(batch[1])
     with pytest.raises(InputError, match="observations are numbers, not <U1"):
         policy.predict(np.full(153, "a"))
+
+
+def test_saving_over_a_run_is_refused_and_folders_are_told_apart(demos, tmp_path):
+    data = tmp_path / "data"
+    sdil.save_demonstrations(demos, data)
+    run = sdil.train(sdil.BC(max_updates=20), data, tmp_path / "run")
+    with pytest.raises(sdil.InputError, match="is a finished run; save into another folder"):
+        run.result.save(run.folder)
+    quick = sdil.Judge(clone_updates=20, distance_updates=20)
+    judgement = sdil.judge(quick, data, tmp_path / "judgement")
+    with pytest.raises(sdil.InputError, match="is a judgement, with no policy; a run"):
+        sdil.load_policy(judgement.folder)
+    with pytest.raises(sdil.InputError, match="is a run, with a policy; a judgement"):
+        sdil.load_judge(run.folder)
+    (run.folder / "policy.json").unlink()
+    with pytest.raises(sdil.InputError, match=r"was interrupted: policy\.json is missing; go on"):
+        sdil.load_policy(run.folder)
+
+
+def test_recorded_observations_are_read_only_and_will_do(demos):
+    policy = sdil.BC(max_updates=20).fit(demos)
+    seen = demos.clean[0].observations
+    assert not seen.flags.writeable
+    assert policy.predict(seen[0])[0] == policy.predict(seen.copy())[0][0]

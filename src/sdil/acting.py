@@ -106,8 +106,10 @@ def rule_of(configuration: dict[str, Any]) -> Rule:
     return RULES[fields.pop("rule")](**fields)
 
 
-def act_by(policy: AnyPolicy, acting: str | Sequence[Rule]) -> AnyPolicy:
+def act_by(policy: AnyPolicy, acting: str | Rule | Sequence[Rule]) -> AnyPolicy:
     """The same policy acting in this way: by name, one of `WAYS`, or by rules of your own."""
+    if not isinstance(acting, str | Sequence):
+        acting = (acting,)
     if isinstance(acting, str):
         if acting not in WAYS:
             raise InputError(f"there is no way of acting {acting!r}; there are {', '.join(WAYS)}")

@@ -54,6 +54,8 @@ class Curated:
     """Per episode of the original set (T,): is the step chosen?"""
     weights: list[Array]
     """Per episode of the original set (T,), in [0, 1]; 0 where the step is not chosen."""
+    too_short: int = 0
+    """Steps that were chosen, but in runs shorter than `min_length`, and so dropped."""
 
     def take(self, values: Sequence[Array]) -> list[Array]:
         """What is known of each step of the original set, (T,) each, cut as its episodes were."""
@@ -119,13 +121,16 @@ def curate(
     ]
     if not pieces:
         raise InputError(_why_nothing(optimality, kept, min_length, which))
+    chosen = sum(int(mask.sum()) for mask in kept)
     kept = [np.zeros(len(mask), bool) for mask in kept]  # without runs that were too short
     for piece in pieces:
         kept[piece.at][piece.start : piece.stop] = True
     cut = Trajectories.pack([_cut(original[p.at], p) for p in pieces], demos.spaces)
     clean, noisy = (demos.clean, cut) if which == "noisy" else (cut, demos.noisy)
     left = Demonstrations(clean, noisy, demos.spaces)
-    return Curated(left, which, pieces, kept, [mask.astype(np.float64) for mask in kept])
+    too_short = chosen - sum(int(mask.sum()) for mask in kept)
+    weights_of = [mask.astype(np.float64) for mask in kept]
+    return Curated(left, which, pieces, kept, weights_of, too_short)
 
 
 def selected_steps(

@@ -196,7 +196,7 @@ class Policy(Saved):
                 f"not {np.shape(observation)}"
             )
         _check_finite(batch if batch.dtype.kind == "f" else given.reshape(batch.shape))
-        seen = torch.from_numpy(np.ascontiguousarray(batch))
+        seen = _tensor(batch)
         history = History.none(self.spaces, len(batch), self.remembers) if state is None else state
         if (
             not isinstance(history, History)
@@ -220,7 +220,7 @@ class Policy(Saved):
 
     def probs_of_acting(self, observations: Array) -> Array:
         """How likely each action is by its rules, in states where nothing is behind it. (n, A)"""
-        seen = torch.from_numpy(np.ascontiguousarray(observations, self.spaces.observation.dtype))
+        seen = _tensor(np.asarray(observations, self.spaces.observation.dtype))
         with torch.no_grad():
             nothing = History.none(self.spaces, len(seen), self.remembers)
             return self._by_rules(nothing.window(seen)).numpy()
@@ -255,6 +255,12 @@ def _check_finite(batch: Array) -> None:
             f"the observation of episode {row} (row {row} of {len(batch)}): element "
             f"{tuple(element)} is {batch[(row, *element)]}; give finite numbers"
         )
+
+
+def _tensor(array: Array) -> Tensor:
+    """A tensor of an array that may be read-only, as recorded observations are."""
+    usable = array.flags.writeable and array.flags.c_contiguous
+    return torch.from_numpy(array if usable else array.copy())
 
 
 def read_policy(

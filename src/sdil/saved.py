@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sdil.errors import InputError
-from sdil.files import new_file, read_json, write_json
+from sdil.files import new_file, read_json, waiting, write_json
 from sdil.spaces import Spaces
 
 
@@ -43,7 +43,9 @@ class Saved(ABC):
 def write_saved(
     folder: Path, stem: str, about: dict[str, Any], tensors: dict[str, Tensor], *, version: int
 ) -> None:
-    """Write `stem`.safetensors and `stem`.json into a folder."""
+    """Write `stem`.safetensors and `stem`.json into a folder, but not over those of a run."""
+    if (folder / "run.json").exists() and (folder / f"{stem}.json").exists():
+        raise InputError(f"{folder} is a finished run; save into another folder")
     copies = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
     size = sum(tensor.nbytes for tensor in copies.values())
     with new_file(folder / f"{stem}.safetensors", size=size) as temporary:
@@ -56,6 +58,8 @@ def read_saved(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What `write_saved` wrote; `what` the folder should have been, for complaints."""
     path = folder / f"{stem}.json"
+    if not path.exists():
+        _refuse_others(folder, stem)
     about = read_json(path, what=what)
     found = about.get("format") if isinstance(about, dict) else None
     if found != version:
@@ -67,6 +71,22 @@ def read_saved(
         return about, load_file(folder / f"{stem}.safetensors")
     except Exception as error:  # safetensors raises its own kind
         raise InputError(damaged(folder, stem, error)) from None
+
+
+def _refuse_others(folder: Path, stem: str) -> None:
+    """Say what a folder is that holds something else, or not yet what is asked for."""
+    other = {"policy": "judge", "judge": "policy"}[stem]
+    named = {"policy": "a run, with a policy", "judge": "a judgement, with no policy"}
+    if (folder / f"{other}.json").exists():
+        raise InputError(f"{folder} is {named[other]}; {named[stem]} is needed here")
+    if (folder / "run.json").exists():
+        about = read_json(folder / "run.json", what="a run folder")
+        makes = about.get("makes") if isinstance(about, dict) else None
+        command = "judge" if makes == "judge" else "train"
+        raise InputError(
+            f"{folder} was interrupted: {stem}.json is missing; go on with: sdil {command} "
+            f"--resume {folder}{waiting(folder)}"
+        )
 
 
 def damaged(folder: Path, stem: str, error: Exception) -> str:

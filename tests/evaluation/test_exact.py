@@ -98,5 +98,5 @@ def test_elsewhere_a_thousand_episodes_are_run_and_nothing_is_exact(fourrooms):
 def test_a_policy_of_another_task_is_refused(fourrooms):
     policy = BC(max_updates=10).fit(fourrooms[0], seed=0)
     for options in ({}, {"episodes": 5}):
-        with pytest.raises(InputError, match="trained with observation space"):
+        with pytest.raises(InputError, match="made for the observation space"):
             sdil.evaluate(policy, "sepsis", **options)

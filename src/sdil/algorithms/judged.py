@@ -34,7 +34,10 @@ def given_or_own(
     """
     if judge is not None:
         if judge.spaces != demos.spaces:
-            raise InputError("the judge was fitted to demonstrations with other spaces")
+            raise InputError(
+                f"the judge was fitted to demonstrations with other spaces: {judge.spaces}, "
+                f"not {demos.spaces}"
+            )
         return judge, on_epoch, resume
     own, rest = Judge(), None
     found = {} if resume is None else below(resume, "judge")

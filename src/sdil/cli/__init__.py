@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt as stop:
         print(file=sys.stderr)
-        _complain(f"sdil {name}: {stop or 'interrupted'}")
+        _complain(f"sdil {name}: {str(stop) or 'interrupted'}")
         return INTERRUPTED
     except BrokenPipeError:  # `sdil inspect ... | head`
         sys.stderr.close()

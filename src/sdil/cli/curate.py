@@ -190,7 +190,7 @@ def _summarise(curated: Curated, original: Trajectories, truth: Truth | None) ->
     kept = np.concatenate(curated.kept)
     shares = [float(mask.mean()) for mask in curated.kept]
     summary: dict[str, Any] = {
-        "steps": _tally(kept),
+        "steps": _tally(kept) | {"too_short": curated.too_short},
         "episodes": {
             "before": len(shares),
             "whole": sum(s == 1 for s in shares),
@@ -230,6 +230,7 @@ def _show(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
         ["steps", str(steps["before"])],
         [f"  {chosen}", f"{steps['kept']} ({steps['kept_share']:.1%})"],
         [f"  not {chosen}" if weights else "  dropped", str(steps["dropped"])],
+        ["    of them in too short runs", str(steps["too_short"])],
         ["episodes", str(episodes["before"])],
         [f"  {chosen} whole", str(episodes["whole"])],
         [f"  {chosen} in part", str(episodes["cut"])],

@@ -59,7 +59,7 @@ def evaluate(
     than any learner does. How well actions are predicted does not depend on it.
 
     Args:
-        run: A run folder that `sdil train` wrote.
+        run: A run folder that `sdil train` wrote, or what `policy.save` wrote.
         episodes: Number of episodes; 0 leaves the environment out. If not given 1,000; in sepsis
             10,000, or none for a policy that sees only the state: it is evaluated exactly.
         seed: The episodes follow from it.
@@ -84,7 +84,7 @@ def evaluate(
         where = env or trusted_environment(from_file, run / "run.json")
         if where is None:
             raise InputError(
-                f"{run} does not say where its data came from; pass --env, "
+                f"no environment is known for {run}; pass --env (such as fourrooms), "
                 "or --data with recorded episodes to compare with"
             )
         ways = ways_of(policy) if acting == ALL else {acting: acting}

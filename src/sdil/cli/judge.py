@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated, Any
@@ -118,7 +119,10 @@ def _report(done: Finished, json: bool) -> None:
     )
     print(f"{summary['good']:.1%} of {len(optimality)} noisy steps score above 0")
     out = done.folder
-    print(plain(f"written to {out}; the worst and best segments: sdil score {out} --data {data}"))
+    place = Path(data)
+    near = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+    print(plain(f"written to {out}; the worst and best segments:"))
+    print(plain(f"  sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}"))
 
 
 def _print_help() -> None:

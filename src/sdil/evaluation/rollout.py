@@ -86,7 +86,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     n_envs: int = 64,
-    acting: str | Sequence[Rule] = DEFAULT,
+    acting: str | Rule | Sequence[Rule] = DEFAULT,
     on_progress: Progress | None = None,
 ) -> Evaluation:
     """What `policy` earns, acting as it does by default or in the way that is asked for.
@@ -171,7 +171,7 @@ def sees_only_the_state(policy: object) -> bool:
     return getattr(policy, "look_back", None) == 0
 
 
-def _acting_by(policy: Predictor, acting: str | Sequence[Rule]) -> Predictor:
+def _acting_by(policy: Predictor, acting: str | Rule | Sequence[Rule]) -> Predictor:
     """The policy in this way of acting; one that is not ours knows no other than its own."""
     if isinstance(policy, Policy):
         chosen = act_by(policy, acting)
@@ -201,8 +201,8 @@ def check_spaces(policy: object, offered: Spaces) -> None:
     name = different_space(wanted, offered)
     if name is not None:
         raise InputError(
-            f"the policy was trained with {name} space {getattr(wanted, name)}, "
-            f"but the environment has {getattr(offered, name)}"
+            f"it was made for the {name} space {getattr(wanted, name)}, "
+            f"but here that is {getattr(offered, name)}"
         )
 
 

@@ -146,7 +146,7 @@ class _Reader:
         if not isinstance(fields, dict):
             self._complain(f"{place}.judge_fields", "a table { good_share = 0.3 } is needed")
         judging: dict[str, Any] = {
-            "judge": one.get("judge"),
+            "judge": one.get("judge", "evidence" if fields else None),
             "judge_fields": sorted_fields(fields),
         }
         try:
