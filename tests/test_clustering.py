@@ -53,7 +53,7 @@ def test_all_states_have_a_label_however_many_at_once(monkeypatch):
     observations, rows = states(), torch.arange(200)
     clusters = fit_clusters(observations, rows, 4, seed=0)
     whole = clusters.labels(observations, rows)
-    monkeypatch.setattr(clustering, "_STATES_AT_ONCE", 7)
+    monkeypatch.setattr(clustering, "STEPS_AT_ONCE", 7)
     assert torch.equal(clusters.labels(observations, rows), whole)
     assert clusters.labels(observations, rows[:0]).tolist() == []
 

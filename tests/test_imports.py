@@ -25,7 +25,7 @@ BASE_ORDER = {
     "table": {"spaces"},
     "simulators": {"errors", "spaces", "table"},
     "markov": {"errors", "spaces"},
-    "clustering": {"spaces"},
+    "clustering": {"spaces", "windows"},
     "scores": {"spaces"},
     "segmentation": {"scores", "spaces"},
     "training": {"errors", "windows"},

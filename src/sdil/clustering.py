@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from sdil.spaces import Array
+from sdil.windows import STEPS_AT_ONCE
 
 _FITTED_AT_MOST = 50_000  # states; where there are more, a seeded sample
-_STATES_AT_ONCE = 8_192
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Clusters:
 
         found = [torch.empty(0, dtype=torch.int64)]
         with threadpool_limits(1):
-            for part in rows.split(_STATES_AT_ONCE):
+            for part in rows.split(STEPS_AT_ONCE):
                 states = (observations[part].double() - self.mean) / self.scale
                 if len(states):
                     found.append(torch.from_numpy(self.means.predict(states.numpy())).long())

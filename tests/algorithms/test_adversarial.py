@@ -15,13 +15,13 @@ from sdil import ACIL, AIRL, GAIL, DensityIRL, InputError
 from sdil.algorithms.acil import Cooperation
 from sdil.algorithms.adversarial import (
     Adversary,
-    StateActionJudge,
+    StateActionDiscriminator,
     absorbed_share,
     judge_loss,
     offline_judge_loss,
     offline_policy_loss,
 )
-from sdil.algorithms.airl import ShapedJudge
+from sdil.algorithms.airl import ShapedDiscriminator
 from sdil.algorithms.density_irl import Density
 from sdil.algorithms.ppo import Rollout, Steps
 from sdil.networks.policies import Architecture, PlainNetwork
@@ -80,7 +80,7 @@ def test_judge_and_absorbing_state_learn_the_ratio_of_occupancies():
     demonstrated = steps_of(state, [0, 0, 0, 1], [True, False, True, False])
     practised = rollout_of(steps_of(state, [0, 1, 1, 1], [True, False, False, False]))
     with seeded(0) as generator:
-        judge = StateActionJudge(1, 2, 8, 1)
+        judge = StateActionDiscriminator(1, 2, 8, 1)
     optimisation = Optimisation(
         {"judge": judge}, learning_rate=0.03, weight_decay=0.0, generator=generator
     )
@@ -106,7 +106,7 @@ def test_acil_pays_less_for_what_bad_examples_do():
     practised = rollout_of(steps_of(state, [0, 0, 1, 1]))
     settings = {"learning_rate": 0.03, "weight_decay": 0.0}
     with seeded(0) as generator:
-        first, second = StateActionJudge(1, 2, 8, 1), StateActionJudge(1, 2, 8, 1)
+        first, second = StateActionDiscriminator(1, 2, 8, 1), StateActionDiscriminator(1, 2, 8, 1)
     adversary = Adversary(
         first,
         clean,
@@ -132,7 +132,7 @@ def test_airls_logit_by_hand_and_at_its_optimum(monkeypatch):
     policy is paid nothing."""
     spaces = sdil.Spaces(gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(3))
     network = PlainNetwork(spaces, Architecture(0, 4, 1))
-    judge = ShapedJudge(network, 4, 1, gamma=0.9)
+    judge = ShapedDiscriminator(network, 4, 1, gamma=0.9)
     states, following = torch.randn(5, 2), torch.randn(5, 2)
     actions = torch.tensor([0, 1, 2, 0, 1])
     ended = torch.tensor([False, True, False, False, True])

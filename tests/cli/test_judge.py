@@ -105,6 +105,7 @@ def test_curate_and_train_take_a_judgement(folder, judgement, tmp_path, capsys):
     short = ["--max-updates", 20, "--min-updates", 20]
     options = ["--data", folder, "--out", tmp_path / "run", "--judge", judgement]
     assert run("train", "scored-bc", *options, *short) == 0
+    assert "steps were judged by evidence, which heard: " in capsys.readouterr().out
     assert sdil.load_policy(tmp_path / "run").judge.hyperparameters["clone_updates"] == 40
     capsys.readouterr()
     assert run("train", "bc", *options[:2], "--out", tmp_path / "bc", "--judge", judgement) == 2

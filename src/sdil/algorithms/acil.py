@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from sdil.algorithms.adversarial import (
     Adversary,
-    Judge,
-    StateActionJudge,
+    Discriminator,
+    StateActionDiscriminator,
     judge_loss,
     offline_judge_loss,
     offline_policy_loss,
@@ -46,7 +46,7 @@ class Cooperation:
     def __init__(
         self,
         adversary: Adversary,
-        judge: Judge,
+        judge: Discriminator,
         noisy: Steps,
         pays: Callable[[Tensor], Tensor],
         optimisation: Optimisation,
@@ -145,8 +145,8 @@ class ACIL(RewardLearner):
 
         return {"adversarial": adversarial, "cooperative": cooperative}, losses
 
-    def _judge(self, lesson: Lesson) -> StateActionJudge:
-        return StateActionJudge(*lesson.sizes, self.hidden, self.layers)
+    def _judge(self, lesson: Lesson) -> StateActionDiscriminator:
+        return StateActionDiscriminator(*lesson.sizes, self.hidden, self.layers)
 
     def _unlike(self, logits: Tensor) -> Tensor:
         return -self.cooperation * F.softplus(logits)  # log(1 - D_c)

@@ -27,13 +27,13 @@ from sdil.training import Optimisation, State, Sums
 _RAREST = 1e-3  # no share is taken for smaller than this, nor for larger than 1 minus this
 
 
-class Judge(Protocol):
+class Discriminator(Protocol):
     """Maps steps to logits (B,): how much rather demonstrated than the policy's."""
 
     def __call__(self, steps: Steps) -> Tensor: ...
 
 
-class StateActionJudge(nn.Module):
+class StateActionDiscriminator(nn.Module):
     """`log D - log(1 - D)` of a state and each action. It sees `s_t`, never the history."""
 
     def __init__(self, observation_size: int, n_actions: int, hidden: int, layers: int) -> None:
@@ -74,7 +74,7 @@ class Adversary:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: Discriminator,
         demonstrated: Steps,
         pays: Callable[[Tensor], Tensor],
         optimisation: Optimisation,

@@ -30,7 +30,7 @@ from sdil.networks.encoders import mlp
 from sdil.networks.policies import PlainNetwork
 
 
-class ShapedJudge(nn.Module):
+class ShapedDiscriminator(nn.Module):
     """The logit of AIRL's D: `g(s, a) + gamma h(s') - h(s) - log pi(a | s)`."""
 
     def __init__(self, network: PlainNetwork, hidden: int, layers: int, gamma: float) -> None:
@@ -62,7 +62,7 @@ class AIRL(RewardLearner):
     reference: ClassVar[str] = "Fu, Luo & Levine 2018"
 
     def reward(self, lesson: Lesson) -> Adversary:
-        judge = ShapedJudge(lesson.network, self.hidden, self.layers, self.gamma)
+        judge = ShapedDiscriminator(lesson.network, self.hidden, self.layers, self.gamma)
         return Adversary(
             judge,
             lesson.steps(self.imitated(lesson.train)),

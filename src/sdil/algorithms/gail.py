@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sdil.algorithms.adversarial import (
     Adversary,
-    StateActionJudge,
+    StateActionDiscriminator,
     offline_judge_loss,
     offline_policy_loss,
 )
@@ -35,7 +35,7 @@ class GAIL(RewardLearner):
     reference: ClassVar[str] = "Ho & Ermon 2016"
 
     def reward(self, lesson: Lesson) -> Adversary:
-        judge = StateActionJudge(*lesson.sizes, self.hidden, self.layers)
+        judge = StateActionDiscriminator(*lesson.sizes, self.hidden, self.layers)
         return Adversary(
             judge,
             lesson.steps(self.imitated(lesson.train)),
@@ -47,7 +47,7 @@ class GAIL(RewardLearner):
         )
 
     def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
-        judge = StateActionJudge(*lesson.sizes, self.hidden, self.layers)
+        judge = StateActionDiscriminator(*lesson.sizes, self.hidden, self.layers)
         windows = lesson.windows
 
         def losses(index: Tensor) -> dict[str, Tensor]:

@@ -52,7 +52,8 @@ def inspect(
         print_json({"folder": str(folder), **head, **summary, "checked": checked, **quality})
         return
     made = ", ".join(f"{k} {v}" for k, v in about["origin"].items() if v is not None)
-    print(plain(f"{folder}: task {about['task']}, environment {about['environment']}"))
+    known = [f"{key} {about[key]}" for key in ("task", "environment") if about[key] is not None]
+    print(plain(f"{folder}: {', '.join(known) or 'no task or environment is known'}"))
     if made:
         print(plain(f"made with {made}"))
     print(f"observation {plain(demos.spaces.observation, lines=True)}")

@@ -121,6 +121,10 @@ def _report(done: Finished, json: bool) -> None:
         return
     print(f"trained for {done.epochs} epochs in {done.seconds:.1f} s")
     print_phases(done)
+    judge = getattr(done.result, "judge", None)
+    if judge is not None:
+        heard = ", ".join(signal.name for signal in judge.signals if signal.heard)
+        print(f"steps were judged by {judge.name}, which heard: {heard or 'nothing that tells'}")
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))
