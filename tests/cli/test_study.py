@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -186,3 +188,16 @@ def test_the_parts_of_a_mimic_build_become_one_folder_for_a_study(tmp_path):
     assert _whole(tmp_path / "built", tmp_path / "studies") == whole
     assert (whole / "sdil.json").stat().st_mtime_ns == written
     assert _whole(whole, tmp_path / "studies") == whole
+
+
+def test_the_copy_of_all_stays_is_its_owners_alone(demos, tmp_path):
+    """What `mimic build` writes in parts is joined for studies: patient data once more."""
+    for name in ("train", "valid", "test"):
+        part = sdil.Demonstrations(
+            [replace(t, id=f"{name}-{t.id}") for t in demos.clean[:2]], [], demos.spaces
+        )
+        sdil.save_demonstrations(part, tmp_path / "mimic" / name, task="mimic")
+    whole = _whole(tmp_path / "mimic", tmp_path / "studies")
+    assert len(sdil.load_demonstrations(whole).clean) == 6
+    modes = {p.stat().st_mode & 0o077 for p in [whole, *whole.rglob("*")]}
+    assert modes == {0}
