@@ -52,7 +52,8 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "tasks": BASE | {"tasks", "formats", "truth", "evaluation.rollout"},
     "curation": BASE,
     "checkpoints": BASE | {"evaluation.scores"},
-    "runs": BASE | {"checkpoints", "algorithms", "formats"},
+    "arguments": BASE | {"algorithms"},
+    "runs": BASE | {"arguments", "checkpoints", "algorithms", "formats"},
     "explanation": BASE
     | {"explanation", "tasks", "algorithms", "evaluation", "formats", "networks", "truth"},
     "studies": BASE
@@ -74,6 +75,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
         "networks",
         "judges",
         "algorithms",
+        "arguments",
         "checkpoints",
         "runs",
         "evaluation",

@@ -19,10 +19,10 @@ import torch
 
 import sdil
 from sdil import InputError
+from sdil.arguments import read_run
 from sdil.checkpoints import read_epochs
 from sdil.cli import main
 from sdil.cli.report import command_of
-from sdil.runs import read_run
 
 SHORT = sdil.SDIL(
     discovery_epochs=3,

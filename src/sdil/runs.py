@@ -24,20 +24,19 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from sdil.algorithms import LEARNERS, load_judge, make_judge
+from sdil.algorithms import load_judge
 from sdil.algorithms.learner import Learner
+from sdil.arguments import FORMAT_VERSION, Arguments, arguments_of, is_finished, read_run
 from sdil.checkpoints import Listener, checkpoints, kept_of_each_phase, last_checkpoint
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.files import (
-    read_json,
     refuse_existing,
-    refuse_missing,
     replaced_name,
     set_aside,
     waiting,
@@ -52,44 +51,8 @@ from sdil.simulators import trusted_environment
 from sdil.spaces import Array
 from sdil.training import Epoch, OnEpoch, State, check_seed
 
-FORMAT_VERSION = 2
 _PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
 _JUDGE_FOLDER = "judge"
-_BESIDE = {  # what `run.json` says beside the arguments
-    "task": str | None,
-    "environment": str | None,
-    "fingerprint": str,
-    "valid_fingerprint": str | None,
-    "versions": dict,
-}
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What was asked for."""
-
-    makes: Literal["policy", "judge"]
-    name: str
-    """Of the learner, or of the judge."""
-    hyperparameters: dict[str, Any]
-    data: str
-    """The folder of demonstrations, as an absolute path."""
-    seed: int = 0
-    valid: str | None = None
-    clean_only: bool = False
-    env: str | None = None
-    judge: str | None = None
-    """Of a learner that was given one: its name,"""
-    judge_folder: str | None = None
-    """and where it came from, if that was a folder."""
-    threads: int = 1
-    tensorboard: bool = False
-
-    def maker(self) -> Learner | AnyJudge:
-        """The learner or the judge."""
-        if self.makes == "judge":
-            return make_judge(self.name, **self.hyperparameters)
-        return LEARNERS[self.name](**self.hyperparameters)
 
 
 @dataclass(frozen=True)
@@ -190,7 +153,7 @@ def resume(
     """
     out = Path(folder)
     about = read_run(out)
-    arguments = _arguments_of(about, out)
+    arguments = arguments_of(about, out)
     if makes not in (None, arguments.makes):
         command = "train" if arguments.makes == "policy" else "judge"
         raise InputError(f"{out}: go on with it by: sdil {command} --resume {out}")
@@ -213,49 +176,6 @@ def resume(
         )
         shutil.rmtree(replaced_name(out), ignore_errors=True)
     return done
-
-
-def _arguments_of(about: dict[str, Any], out: Path) -> Arguments:
-    """What a run was given, as `run.json` says it."""
-    try:
-        arguments = Arguments(**{name: about[name] for name in get_type_hints(Arguments)})
-        maker: Any = arguments.maker()
-        check_fields(getattr(maker, "learner", maker), arguments.name)
-        return arguments
-    except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-        raise InputError(f"{out / 'run.json'}: damaged ({error})") from None
-
-
-def read_run(folder: Path) -> dict[str, Any]:
-    """The contents of `run.json`, all of it that anybody needs checked."""
-    refuse_missing(folder, "`sdil train` makes a run folder")
-    path = folder / "run.json"
-    about = read_json(path, what="a run folder")
-    found = about.get("format") if isinstance(about, dict) else None
-    if found != FORMAT_VERSION:
-        raise InputError(
-            f"{path}: format {found!r} is not the one this version reads "
-            f"({FORMAT_VERSION}); use the sdil it was made with, or make it again"
-        )
-    for name, kind in {**get_type_hints(Arguments), **_BESIDE}.items():
-        if name not in about:
-            raise InputError(f"{path}: damaged ({name} is missing)")
-        if not _is(about[name], kind):
-            raise InputError(f"{path}: damaged ({name} is {about[name]!r})")
-    return dict(about)
-
-
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is what an annotation says; True is no number."""
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    kind = get_origin(kind) if get_origin(kind) is dict else kind
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether there is a policy or a judge in it."""
-    return any((folder / f"{kind}.json").exists() for kind in ("policy", "judge"))
 
 
 def _start(

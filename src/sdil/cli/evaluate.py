@@ -11,6 +11,7 @@ import tyro
 
 from sdil.acting import DEFAULT, GREEDY, Sample, WithoutCircles, describe_acting
 from sdil.algorithms import load_policy
+from sdil.arguments import read_run
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -27,7 +28,6 @@ from sdil.evaluation.rollout import evaluate as run_episodes
 from sdil.files import write_json
 from sdil.formats.folder import load_demonstrations
 from sdil.policy import Policy
-from sdil.runs import read_run
 from sdil.simulators import trusted_environment
 
 if TYPE_CHECKING:

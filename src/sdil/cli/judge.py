@@ -12,6 +12,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import JUDGES, make_judge
+from sdil.arguments import read_run
 from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
     as_json,
@@ -24,7 +25,7 @@ from sdil.errors import InputError
 from sdil.formats.folder import load_demonstrations
 from sdil.judges.evidence import Judge
 from sdil.judging import FittedJudge
-from sdil.runs import Finished, judge, read_run, resume
+from sdil.runs import Finished, judge, resume
 
 
 def main(arguments: list[str]) -> None:

@@ -15,6 +15,7 @@ import tyro
 
 from sdil.acting import describe_acting
 from sdil.algorithms import JUDGES, LEARNERS, load_judging, load_policy
+from sdil.arguments import read_run
 from sdil.checkpoints import kept_of_each_phase, read_epochs
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
 from sdil.demonstrations import Demonstrations
@@ -27,7 +28,6 @@ from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.report.curves import curves_of
-from sdil.runs import read_run
 from sdil.simulators import trusted_environment
 from sdil.studies.grid import read_published, read_study
 

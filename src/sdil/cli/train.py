@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from sdil.algorithms import LEARNERS
+from sdil.arguments import read_run
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     as_json,
@@ -20,7 +21,7 @@ from sdil.cli.fitting import (
     telling,
 )
 from sdil.errors import InputError
-from sdil.runs import Finished, read_run, resume, train
+from sdil.runs import Finished, resume, train
 
 
 def main(arguments: list[str]) -> None:
