@@ -55,7 +55,7 @@ def AtLeast(low: float) -> Between:  # noqa: N802  # it stands where a type stan
     return Between(low)
 
 
-def Above(low: float) -> Between:  # noqa: N802
+def Above(low: float) -> Between:  # noqa: N802  # likewise
     """A number that is larger."""
     return Between(low, open_low=True)
 

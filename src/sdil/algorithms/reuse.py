@@ -19,25 +19,28 @@ from sdil.algorithms.judged import draw_by_score
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import select
 from sdil.skills.discovery import Discovery, TrainingSteps, gumbel
-from sdil.training import Budget, Convergence, OnEpoch, Optimisation, State, mean_nll
+from sdil.training import (
+    Budget,
+    BudgetFields,
+    Convergence,
+    OnEpoch,
+    Optimisation,
+    OptimiserFields,
+    State,
+    mean_nll,
+)
 from sdil.windows import Windows
 
 _LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
 
 
-class ReuseFields(Protocol):
+class ReuseFields(OptimiserFields, BudgetFields, Protocol):
     """The hyper-parameters of phase 2."""
 
     @property
     def n_skills(self) -> int: ...
     @property
     def temperature(self) -> float: ...
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def batch_size(self) -> int: ...
     @property
     def noisy_share(self) -> float: ...
     @property
@@ -50,12 +53,6 @@ class ReuseFields(Protocol):
     def negative_below(self) -> float: ...
     @property
     def negative_share(self) -> float: ...
-    @property
-    def min_updates(self) -> int: ...
-    @property
-    def patience(self) -> int: ...
-    @property
-    def max_updates(self) -> int: ...
 
 
 class Reuse:

@@ -29,7 +29,8 @@ def parse_fields(
     given = {a.partition("=")[0].lstrip("-").replace("-", "_") for a in arguments if a[:2] == "--"}
     refuse_moved(kind.name, sorted(given))
     hints = get_type_hints(options, include_extras=True)
-    own: Any = dataclasses.fields(options)  # type: ignore[arg-type]
+    beside: Any = options
+    own = dataclasses.fields(beside)
     limited = _with_limits(configured)
     together: Any = dataclasses.make_dataclass(
         command,
