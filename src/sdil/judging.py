@@ -8,10 +8,11 @@ is saved and loaded like a policy. Judges themselves are in `judges/`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -42,6 +43,8 @@ class Signal:
     heard: bool
     why: str
     """In a sentence."""
+    output: Literal["step", "episode"] = "step"
+    """The question that it helps to answer: is this action right here, or how well did this go."""
 
 
 class JudgesSteps(Protocol):
@@ -62,6 +65,10 @@ class FittedJudge(Saved):
     random_state: Tensor | None = None
     """Where the random numbers of its training ended: a learner that goes on with the same seed
     draws from there, so that a judge made beforehand and its own give the same policy."""
+    unknown: Mapping[str, str] = MappingProxyType({})
+    """The questions ("step", "episode") that it does not answer, because nothing is heard there,
+    and why, in a sentence. Where "step" is among them every `optimality` is 0; where "episode" is,
+    `quality` is None."""
 
     @property
     @abstractmethod

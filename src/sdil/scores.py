@@ -24,6 +24,20 @@ class StepScores:
     """The signals behind `optimality`, by name, each in [-1, 1]; empty where it is one. (T,)"""
     spread: Array | None = None
     """How unsure it is: the standard deviation over several estimates of `optimality`. (T,)"""
+    quality: Array | None = None
+    """How well it goes around each step, in [-1, 1]: another question than whether the action is
+    right. The mean over a stretch says how well the stretch went. None where nobody knows. (T,)"""
+    quality_parts: Mapping[str, Array] = field(default_factory=dict)
+    """The signals behind `quality`, by name, each in [-1, 1]. (T,)"""
+    integrity: Array | None = None
+    """How well the next state fits the action, in [0, 1], by what follows elsewhere in the data;
+    it says nothing of how good a step is. (T,)"""
+
+    def how_well(self, start: int = 0, stop: int | None = None) -> float:
+        """How well a stretch went, or the whole: the mean `quality`, or `optimality` where the
+        judge has no answer of its own to that."""
+        of_steps = self.optimality if self.quality is None else self.quality
+        return float(of_steps[start:stop].mean())
 
     def segments(self) -> list[Segment]:
         """Runs of equal skill, in order; without skills, runs on the same side of 0."""
@@ -66,19 +80,43 @@ class JudgedSteps:
     """How far `optimality` moves when one signal is left out: standard deviation. (N,)"""
     skill_probs: Array | None = None
     """How probable each of the K skills is. (N, K)"""
+    quality: Array | None = None
+    """How well it goes around each step. (N,)"""
+    quality_parts: Mapping[str, Array] = field(default_factory=dict)
+    """The same by each of its signals alone. (N,)"""
+    integrity: Array | None = None
+    """How well the next state fits the action. (N,)"""
 
     def by_trajectory(self, split: Callable[[Array], Sequence[Array]]) -> list[StepScores]:
         """The same for each trajectory; `split` cuts arrays of all steps."""
-        parts = {name: split(part) for name, part in self.parts.items()}
-        spread = None if self.spread is None else split(self.spread)
-        probs = None if self.skill_probs is None else split(self.skill_probs)
+        n = len(split(self.optimality))
+
+        def cut(values: Array | None) -> Sequence[Array | None]:
+            return [None] * n if values is None else split(values)
+
+        def cut_all(parts: Mapping[str, Array]) -> list[dict[str, Array]]:
+            pieces = {name: split(part) for name, part in parts.items()}
+            return [{name: piece[i] for name, piece in pieces.items()} for i in range(n)]
+
         return [
             StepScores(
                 optimality=optimality,
-                skill=None if probs is None else probs[i].argmax(1),
-                skill_probs=None if probs is None else probs[i],
-                parts={name: part[i] for name, part in parts.items()},
-                spread=None if spread is None else spread[i],
+                skill=None if probs is None else probs.argmax(1),
+                skill_probs=probs,
+                parts=parts,
+                spread=spread,
+                quality=quality,
+                quality_parts=quality_parts,
+                integrity=integrity,
             )
-            for i, optimality in enumerate(split(self.optimality))
+            for optimality, probs, parts, spread, quality, quality_parts, integrity in zip(
+                split(self.optimality),
+                cut(self.skill_probs),
+                cut_all(self.parts),
+                cut(self.spread),
+                cut(self.quality),
+                cut_all(self.quality_parts),
+                cut(self.integrity),
+                strict=True,
+            )
         ]
