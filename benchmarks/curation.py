@@ -1,14 +1,14 @@
 """Is cleaner data worth it? BC on clean + curated noisy steps, against the sets as they are.
 
-    python benchmarks/curation.py                       # the table of docs/curate.md
+    python benchmarks/curation.py --by step             # as the table of docs/curate.md was made
     python benchmarks/curation.py --judge weighted-bc --threshold 0.2
     python benchmarks/curation.py --noise segments      # borders that are known: docs/score.md
 
 Every row of a size and seed sees the same demonstrations, validation set and episodes. `--judge`
-judges the noisy steps; those scored at least `--threshold` are kept. BC knows nothing of the truth:
-precision and recall of what was kept are only reported. Policies act greedily, and without circles.
-With `--noise segments` also how well borders of detours are found, within one step: F1 of change
-points of the score, and of runs of steps all good or all bad.
+judges the noisy steps; segments, or what `--by` says, scored at least `--threshold` are kept. BC
+knows nothing of the truth: precision and recall of what was kept are only reported. Policies act
+greedily, and without circles. With `--noise segments` also how well borders of detours are found,
+within one step: F1 of change points of the score, and of runs of steps all good or all bad.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tyro
 import sdil
 from common.report import begin, finish, markdown, measure_all, paired_interval
 from sdil.algorithms import make_judge
+from sdil.curation import By
 
 CLEAN, ALL, CURATED = "BC, clean", "BC, clean + all noisy", "BC, clean + curated noisy"
 WAYS = {"reward": "greedy", "reward_without_circles": "without-circles"}
@@ -44,7 +45,15 @@ COLUMNS = (
 
 
 def run_cell(
-    task: str, noise: Any, noisy: int, size: int, seed: int, judge: str, threshold: float, runs: int
+    task: str,
+    noise: Any,
+    noisy: int,
+    size: int,
+    seed: int,
+    judge: str,
+    by: By,
+    threshold: float,
+    runs: int,
 ) -> dict[str, Any]:
     """Every row on one seed: what its policy earns x100, and what was kept."""
     import torch
@@ -54,8 +63,8 @@ def run_cell(
     demos, truth = chosen.collect(clean=size, noisy=noisy, seed=seed, noise=noise)
     valid, _ = chosen.collect(clean=max(size // 2, 10), noisy=0, seed=10_000 + seed)
     scores = make_judge(judge).fit(demos, valid=valid, seed=seed).score(demos.noisy)
-    curated = sdil.curate(demos, scores, keep_above=threshold)
-    cell: dict[str, Any] = {"clean": size, "seed": seed, "judge": judge}
+    curated = sdil.curate(demos, scores, by=by, keep_above=threshold)
+    cell: dict[str, Any] = {"clean": size, "seed": seed, "judge": judge, "by": by}
     for name, data in ((CLEAN, demos.clean_only()), (ALL, demos), (CURATED, curated.demos)):
         policy = sdil.BC().fit(data, valid=valid, seed=seed)
         cell[name] = {
@@ -96,6 +105,7 @@ def main(
     sizes: tuple[int, ...] = (10, 30, 100),
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4),
     judge: str = "evidence",
+    by: By = "segment",
     threshold: float = 0.0,
     episodes: int = 1_000,
     workers: int = 2,
@@ -110,7 +120,8 @@ def main(
         sizes: Numbers of clean ones.
         seeds: The table gives mean and standard deviation over them.
         judge: Who judges the noisy steps: evidence, pu, weighted-bc, dwbc, ...
-        threshold: Steps scored at least this are kept.
+        by: What is kept or dropped whole.
+        threshold: What is scored at least this is kept.
         episodes: Episodes of each evaluation.
         workers: Processes.
         json: Save everything to this file.
@@ -122,12 +133,13 @@ def main(
         clean=list(sizes),
         seeds=list(seeds),
         judge=judge,
+        by=by,
         threshold=threshold,
     )
     cells = measure_all(
         run_cell,
         [
-            (task, noise, noisy, size, seed, judge, threshold, episodes)
+            (task, noise, noisy, size, seed, judge, by, threshold, episodes)
             for size in sizes
             for seed in seeds
         ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -74,8 +76,85 @@ def test_short_runs_are_dropped_and_do_not_count_as_kept(three):
     curated = sdil.curate(three, SCORES, keep_above=0.5, min_length=2)
     assert curated.demos.noisy.ids == ("a[0:2]", "b[1:3]")
     assert sum(m.sum() for m in curated.kept) == curated.demos.noisy.n_steps == 4
-    single = sdil.curate(three, SCORES, keep_above=1.0, min_length=1)
+    with pytest.warns(UserWarning, match="bends how often actions occur"):
+        single = sdil.curate(three, SCORES, by="step", keep_above=1.0, min_length=1)
     assert single.demos.noisy.ids == ("a[0:1]",)
+
+
+def test_a_segment_is_kept_or_dropped_whole(three):
+    """By the mean of its steps, whatever single ones of them score."""
+    parts = [StepScores(s.optimality, parts={"one": s.optimality}) for s in SCORES]
+    curated = sdil.curate(three, parts, keep_above=0.1, min_length=1)
+    # jumps of the score: a is cut before and after its bad step, b likewise
+    assert [m.tolist() for m in curated.kept] == [[1, 1, 0, 1, 1], [0, 1, 1, 0], [0]]
+    assert curated.stretches.tolist() == [2, 1, 2, 1, 2, 1, 1]
+    mixed = scored([0.9, -0.2, 0.9, 0.9, 0.9], [-1, -1, -1, 0.9], [-1])
+    mixed = [StepScores(s.optimality, parts={"one": s.optimality}) for s in mixed]
+    curated = sdil.curate(three, mixed, keep_above=0.5, min_length=1)
+    assert [m.tolist() for m in curated.kept] == [[1, 1, 1, 1, 1], [0, 0, 0, 1], [0]]
+    assert curated.by == "segment"
+    assert curated.stretches.tolist() == [5, 3, 1, 1]
+
+
+def test_episodes_are_kept_by_how_well_they_went(three):
+    """By `quality` where a judge has it, whatever single steps score; else by the mean score."""
+    told = [
+        StepScores(s.optimality, quality=np.full(len(s.optimality), well))
+        for s, well in zip(SCORES, (-0.5, 0.1, 0.6), strict=True)
+    ]
+    curated = sdil.curate(three, told, by="episode", keep_above=0.1)
+    assert curated.demos.noisy.ids == ("b", "c")
+    assert [p.how_well for p in curated.pieces] == pytest.approx([0.1, 0.6])
+    assert curated.stretches.tolist() == [5, 4, 1]
+    curated = sdil.curate(three, SCORES, by="episode", keep_above=0.0)
+    assert curated.demos.noisy.ids == ("a",)  # means 0.18, -0.075, -0.5
+    assert curated.pieces[0].how_well == curated.pieces[0].optimality == pytest.approx(0.18)
+
+
+@pytest.mark.parametrize(
+    ("share", "kept"),
+    [(0.05, "a"), (0.5, "a"), (0.6, "ab"), (0.9, "ab"), (0.96, "abc"), (1, "abc")],
+)
+def test_a_share_of_episodes_counts_their_steps(three, share, kept):
+    """The best, until they hold that share of the ten steps; one at the least."""
+    curated = sdil.curate(three, SCORES, by="episode", keep_share=share)
+    assert curated.demos.noisy.ids == tuple(kept)
+
+
+def test_a_share_of_segments_counts_their_steps(three):
+    curated = sdil.curate(three, SCORES, keep_share=0.3)
+    # b[1:3] has 0.85, a[0:2] 0.75: two steps are too few, four reach it
+    assert curated.demos.noisy.ids == ("a[0:2]", "b[1:3]")
+
+
+def test_what_the_judge_does_not_answer_is_refused(three):
+    step, episode = {"step": "nothing is heard of steps"}, {"episode": "too few episodes"}
+    silent = [StepScores(np.zeros(n), quality=np.full(n, 0.3)) for n in (5, 4, 1)]
+    for options in ({"by": "segment", "keep_above": 0.0}, {"by": "step", "keep_share": 0.5}):
+        with pytest.raises(InputError, match='nothing is heard of steps; by="episode" asks'):
+            sdil.curate(three, silent, unknown=step, **options)
+    with pytest.raises(InputError, match=r"nothing is heard of steps$"):
+        sdil.curate(three, silent, unknown=step, weights=True)
+    with pytest.raises(InputError, match=r"nothing is heard of steps$"):
+        sdil.curate(three, silent, unknown=step | episode, keep_above=0.0)
+    curated = sdil.curate(three, silent, by="episode", keep_above=0.0, unknown=step)
+    assert curated.demos == three
+    assert curated.weighing is None
+    with pytest.raises(InputError, match='too few episodes; by="segment" asks'):
+        sdil.curate(three, SCORES, by="episode", keep_above=0.0, unknown=episode)
+    assert sdil.curate(three, SCORES, keep_above=0.0, unknown=episode).weighing is not None
+    chosen = selection(three, ("a", 0, 2))  # somebody else has judged
+    curated = sdil.curate(three, silent, selection=chosen, unknown=step | episode)
+    assert curated.demos.noisy.ids == ("a[0:2]",)
+    assert curated.by == "selection"
+    assert curated.stretches.tolist() == [2, 3, 4, 1]
+
+
+def test_scores_that_say_nothing_are_refused(three):
+    nothing = scored([0] * 5, [0] * 4, [0])
+    for options in ({"keep_above": 0.0}, {"by": "episode", "keep_share": 0.5}, {"weights": True}):
+        with pytest.raises(InputError, match="the scores say nothing: all of them are 0"):
+            sdil.curate(three, nothing, **options)
 
 
 def test_scores_are_compared_in_their_own_precision(three):
@@ -95,8 +174,10 @@ def test_weights_leave_the_data_as_it_is(three):
     assert curated.demos is three
     assert curated.weights[0].tolist() == pytest.approx([1, 0.75, 0, 0.6, 0.6])
     assert curated.take([np.arange(5), np.arange(4), np.arange(1)])[1].tolist() == [0, 1, 2, 3]
+    assert curated.by == "weights"
     chosen = sdil.curate(three, SCORES, keep_above=0.5, weights=True)
     assert chosen.weights[0].tolist() == pytest.approx([1, 0.75, 0, 0, 0])
+    assert chosen.weighing[0].tolist() == pytest.approx([1, 0.75, 0, 0.6, 0.6])
 
 
 def test_what_is_known_of_steps_is_cut_likewise(three):
@@ -181,7 +262,7 @@ def test_segments_of_the_other_set_are_refused(three):
         ({"keep_above": float("nan")}, r"keep_above lies in \[-1, 1\]"),
         ({"keep_share": 0.0}, r"keep_share lies in \(0, 1\]"),
         ({"keep_above": 0.0, "min_length": 0}, "min_length must be at least 1"),
-        ({"keep_above": 0.95}, "1 steps are chosen, but no 2 of them in a row"),
+        ({"keep_above": 0.0, "by": "luck"}, "by is segment, episode or step, not 'luck'"),
         ({"keep_above": 0.0, "which": "clean"}, "scores do not fit the clean set"),
     ],
 )
@@ -192,8 +273,11 @@ def test_what_cannot_be_done_is_said(three, options, message):
 
 def test_nothing_kept_is_an_error_that_says_how_far_off_it_was(three):
     low = [StepScores(s.optimality / 2) for s in SCORES]
-    with pytest.raises(InputError, match=r"nothing of the noisy set would be kept.*0\.500"):
+    with pytest.raises(InputError, match=r"nothing .* would be kept; .* a segment is 0\.425"):
         sdil.curate(three, low, keep_above=0.9)
+    alone = scored([-1, -1, 1, -1, -1], [-1] * 4, [-1])
+    with pytest.raises(InputError, match="1 steps are chosen, but no 2 of them in a row"):
+        sdil.curate(three, alone, keep_above=0.95)
     with pytest.raises(InputError, match="no noisy episodes to curate"):
         sdil.curate(three.clean_only(), [], keep_above=0.0)
 
@@ -209,11 +293,14 @@ def test_kept_steps_are_exactly_those_above_the_threshold(lengths, seed, thresho
     demos = Demonstrations([episode(2)], noisy)
     scores = scored(*[rng.uniform(-1, 1, n).tolist() for n in lengths])
     above = [s.optimality >= threshold for s in scores]
-    if not any(mask.any() for mask in above):
-        with pytest.raises(InputError, match="nothing"):
-            sdil.curate(demos, scores, keep_above=threshold, min_length=1)
-        return
-    curated = sdil.curate(demos, scores, keep_above=threshold, min_length=1)
+    options = {"by": "step", "keep_above": threshold, "min_length": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it bends how often actions occur
+        if not any(mask.any() for mask in above):
+            with pytest.raises(InputError, match="nothing"):
+                sdil.curate(demos, scores, **options)
+            return
+        curated = sdil.curate(demos, scores, **options)
     for mask, expected in zip(curated.kept, above, strict=True):
         np.testing.assert_array_equal(mask, expected)
     actions = [a for t, mask in zip(demos.noisy, above, strict=True) for a in t.actions[mask]]
@@ -226,3 +313,8 @@ def test_scores_that_are_none_are_refused_by_name(three, wrong, options):
     scores = scored([1, 0.5, -1, 0.2, 0.2], [-1, 0.9, wrong, wrong], [-0.5])
     with pytest.raises(InputError, match=r"noisy set, episode 'b', step 2: the score is"):
         sdil.curate(three, scores, **options)
+    well = [
+        StepScores(s.optimality, quality=w.optimality) for s, w in zip(SCORES, scores, strict=True)
+    ]
+    with pytest.raises(InputError, match=r"noisy set, episode 'b', step 2: the score is"):
+        sdil.curate(three, well, **options)

@@ -36,7 +36,7 @@ BASE_ORDER = {
     },
     "policy": {
         *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
-        *("saved", "judging"),
+        *("saved", "judging", "demonstrations"),
     },
     "acting": {"errors", "limits", "demonstrations", "windows", "policy"},
 }
@@ -48,7 +48,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "skills": BASE | {"networks", "skills"},
     "judges": BASE | {"networks", "skills", "judges"},
     "algorithms": BASE | {"networks", "skills", "judges", "algorithms"},
-    "evaluation": BASE | {"evaluation"},
+    "evaluation": BASE | {"evaluation", "networks", "curation"},
     "tasks": BASE | {"tasks", "formats", "truth", "evaluation.rollout"},
     "curation": BASE,
     "checkpoints": BASE | {"evaluation.scores"},

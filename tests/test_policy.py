@@ -11,7 +11,9 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 import sdil
 from sdil import BC, InputError, load_policy
+from sdil.evaluation.metrics import predict_recorded
 from sdil.policy import History
+from sdil.windows import Windows
 
 
 @pytest.fixture(scope="module", params=[0, 5])
@@ -48,6 +50,26 @@ def test_stochastic_actions_follow_the_probabilities(policy, demos):
     actions, _ = policy.predict(observation, deterministic=False)
     share = np.bincount(actions, minlength=7) / 20_000
     np.testing.assert_allclose(share, probs.numpy(), atol=0.015)
+
+
+def test_probabilities_of_recorded_steps_are_the_bare_policys(policy, demos):
+    """Whatever rules it acts by, and wherever the steps lie in their episode."""
+    some = list(demos.noisy[2:5])
+    found = policy.probabilities(some)
+    assert [p.shape for p in found] == [(len(t), 7) for t in some]
+    assert found[0].dtype == np.float64
+    windows = Windows(demos.noisy[2:5], policy.look_back)
+    expected = policy.action_probs(windows.at(torch.arange(len(windows)))).numpy()
+    np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-9)
+    sampled = policy.acting_by([sdil.Sample(temperature=9.0)])
+    np.testing.assert_array_equal(sampled.probabilities(some)[1], found[1])
+    probs, actions = predict_recorded(policy, demos.noisy[2:5])
+    np.testing.assert_array_equal(probs, np.concatenate(found))
+    np.testing.assert_array_equal(actions, np.concatenate([t.actions for t in some]))
+    assert policy.probabilities([]) == []
+    wrong = sdil.Trajectory(np.zeros((3, 2), np.float32), np.zeros(2, int))
+    with pytest.raises(InputError, match="observations have shape"):
+        policy.probabilities([wrong])
 
 
 def test_saved_and_loaded_it_acts_the_same(policy, demos, tmp_path):

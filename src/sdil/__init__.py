@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from sdil.curation import curate as curate
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
+    from sdil.evaluation.helped import did_it_help as did_it_help
     from sdil.evaluation.metrics import action_metrics as action_metrics
     from sdil.evaluation.rollout import evaluate as evaluate
     from sdil.formats.folder import load_demonstrations as load_demonstrations
     from sdil.formats.folder import load_truth as load_truth
     from sdil.formats.folder import save_demonstrations as save_demonstrations
-    from sdil.judges.evidence import Judge as Judge
+    from sdil.judges.gathering import Judge as Judge
     from sdil.judges.pu import PU as PU
     from sdil.runs import judge as judge
     from sdil.runs import resume as resume
@@ -67,7 +68,7 @@ _HOMES = {
     "SDIL": "sdil.algorithms.sdil",
     "ScoredBC": "sdil.algorithms.scored_bc",
     "Demonstrations": "sdil.demonstrations",
-    "Judge": "sdil.judges.evidence",
+    "Judge": "sdil.judges.gathering",
     "ListenToValue": "sdil.acting",
     "PU": "sdil.judges.pu",
     "Sample": "sdil.acting",
@@ -80,6 +81,7 @@ _HOMES = {
     "Spaces": "sdil.spaces",
     "Trajectory": "sdil.trajectories",
     "curate": "sdil.curation",
+    "did_it_help": "sdil.evaluation.helped",
     "action_metrics": "sdil.evaluation.metrics",
     "evaluate": "sdil.evaluation.rollout",
     "load_demonstrations": "sdil.formats.folder",

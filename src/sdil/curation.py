@@ -1,13 +1,17 @@
 """Cleaner data out: which steps of a set to keep, and the episodes that are left of it.
 
-Demonstrations and step scores in, demonstrations out; no files. Steps are chosen by threshold, by
-share, or by a selection that someone made by hand; runs of kept steps become episodes.
+Demonstrations and step scores in, demonstrations out; no files. What is kept or dropped is a whole
+stretch of steps about equally good, a whole episode, or a single step, by threshold or by share;
+or it was chosen by hand. Runs of kept steps become episodes.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +19,19 @@ import numpy as np
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.scores import StepScores
+from sdil.segmentation import segments_of
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories, Trajectory
 
 SetName = Literal["noisy", "clean"]
+By = Literal["segment", "episode", "step"]
 SELECTION_FORMAT, SELECTION_VERSION = "sdil-selection", 1
 SHORTEST = 2
+BENDS = (
+    "single steps are kept by how good each is: that bends how often actions occur, and what is "
+    "learned from them can be worse than what is learned from everything; whole segments, whole "
+    "episodes and weights bend less"
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,8 @@ class Piece:
     """One past its last step."""
     optimality: float
     """Mean score of its steps."""
+    how_well: float
+    """How well it went: `scores.how_well(start, stop)`."""
     at: int
     """The position of `source` in its set."""
 
@@ -48,12 +61,19 @@ class Curated:
     """The new demonstrations; the other set is as it was."""
     which: SetName
     """The set that was curated."""
+    by: Literal["segment", "episode", "step", "selection", "weights"]
+    """What was kept or dropped whole; "weights" where nothing was dropped, but all is weighed."""
     pieces: list[Piece]
     """One per episode of the curated set, in its order."""
     kept: list[Array]
     """Per episode of the original set (T,): is the step chosen?"""
     weights: list[Array]
     """Per episode of the original set (T,), in [0, 1]; 0 where the step is not chosen."""
+    stretches: Array
+    """How long each stretch is that was kept or dropped whole, through the original set. (U,)"""
+    weighing: list[Array] | None = None
+    """What each step would weigh by its score: (1 + optimality) / 2. None where the scores do not
+    tell single steps apart. Per episode of the original set (T,)"""
     too_short: int = 0
     """Steps that were chosen, but in runs shorter than `min_length`, and so dropped."""
 
@@ -66,21 +86,30 @@ def curate(
     demos: Demonstrations,
     scores: Sequence[StepScores],
     *,
+    by: By = "segment",
     keep_above: float | None = None,
     keep_share: float | None = None,
     selection: Mapping[str, Any] | None = None,
     weights: bool = False,
     min_length: int = SHORTEST,
     which: SetName = "noisy",
+    unknown: Mapping[str, str] = MappingProxyType({}),
 ) -> Curated:
-    """Keep the good steps of one set, in runs of at least `min_length`, each an episode.
+    """Keep the good part of one set, in runs of at least `min_length` steps, each an episode.
 
-    `scores` is `judge.score(demos.noisy)`. Give one of `keep_above` (steps scored at least this),
-    `keep_share` (this share of the steps, the highest scored) and `selection` (what the report's
-    page downloads; taken as it is, whatever `min_length`). Episodes kept whole stay as they are.
+    `scores` is `judge.score(demos.noisy)`. `by` says what is kept or dropped whole: segments (see
+    `segmentation.segments_of`) by their mean optimality; episodes by `how_well()`; single steps by
+    their optimality, with a warning, since that bends how often actions occur.
+
+    Give one of `keep_above` (what scores at least this), `keep_share` (the best, until they are
+    this share of the steps) and `selection` (what the report's page downloads; taken as it is,
+    whatever `by` and `min_length`). Episodes kept whole stay as they are.
 
     With `weights` the set stays as it was, and each chosen step weighs (1 + optimality) / 2; then
     no rule is needed, and all steps count as chosen.
+
+    `unknown` is `judge.unknown`: what rests on a question that the judge does not answer is
+    refused.
     """
     original = demos.noisy if which == "noisy" else demos.clean
     _check(original, scores, which)
@@ -89,48 +118,55 @@ def curate(
         raise InputError("give one of keep_above, keep_share and selection")
     if min_length < 1:
         raise InputError(f"min_length must be at least 1, not {min_length}")
-    optimality = [np.asarray(s.optimality) for s in scores]  # in their own precision
-    if keep_above is not None:
-        kept = _above(optimality, keep_above)
-    elif keep_share is not None:
-        kept = _best(original, optimality, keep_share)
-    elif selection is not None:
-        kept, min_length = selected_steps(selection, demos, which), 1
+    if by not in ("segment", "episode", "step"):
+        raise InputError(f"by is segment, episode or step, not {by!r}")
+    by_rule = keep_above is not None or keep_share is not None
+    if by_rule or weights:
+        _refuse_unknown(scores, by if by_rule else None, weights, unknown)
+    if by_rule:
+        stretches, values = _values(by, scores)
+        chosen = _chosen(stretches, values, keep_above, keep_share)
+        kept = original.split_steps(np.repeat(chosen, stretches))
+        if by == "step" and not weights:
+            warnings.warn(BENDS, stacklevel=2)
     else:
-        kept = [np.ones(len(o), bool) for o in optimality]
+        kept = [np.ones(length, bool) for length in original.lengths]
+        if selection is not None:
+            kept, min_length = selected_steps(selection, demos, which), 1
+        values, stretches = np.empty(0), _stretches_of(kept)
+    of_steps = [np.asarray(s.optimality, np.float64) for s in scores]
+    told = "step" not in unknown and any(o.any() for o in of_steps)
+    weighing = [(1 + o) / 2 for o in of_steps] if told else None
     if weights:
-        pieces = [
-            Piece(name, name, 0, len(o), float(o.mean()), at)
-            for at, (name, o) in enumerate(zip(original.ids, optimality, strict=True))
-        ]
-        weighed = [
-            k * (1 + o.astype(np.float64)) / 2 for k, o in zip(kept, optimality, strict=True)
-        ]
-        return Curated(demos, which, pieces, kept, weighed)
+        assert weighing is not None
+        whole = [(at, 0, len(mask)) for at, mask in enumerate(kept)]
+        pieces = [_piece(original, scores, *where) for where in whole]
+        weighed = [mask * weight for mask, weight in zip(kept, weighing, strict=True)]
+        return Curated(demos, which, "weights", pieces, kept, weighed, stretches, weighing)
     pieces = [
-        Piece(
-            name if stop - start == len(mask) else f"{name}[{start}:{stop}]",
-            name,
-            start,
-            stop,
-            float(o[start:stop].mean()),
-            at,
-        )
-        for at, (name, mask, o) in enumerate(zip(original.ids, kept, optimality, strict=True))
+        _piece(original, scores, at, start, stop)
+        for at, mask in enumerate(kept)
         for start, stop in _runs(mask, min_length)
     ]
     if not pieces:
-        raise InputError(_why_nothing(optimality, kept, min_length, which))
-    chosen = sum(int(mask.sum()) for mask in kept)
+        raise InputError(_why_nothing(values, by, kept, min_length, which))
+    before = sum(int(mask.sum()) for mask in kept)
     kept = [np.zeros(len(mask), bool) for mask in kept]  # without runs that were too short
     for piece in pieces:
         kept[piece.at][piece.start : piece.stop] = True
     cut = Trajectories.pack([_cut(original[p.at], p) for p in pieces], demos.spaces)
     clean, noisy = (demos.clean, cut) if which == "noisy" else (cut, demos.noisy)
-    left = Demonstrations(clean, noisy, demos.spaces)
-    too_short = chosen - sum(int(mask.sum()) for mask in kept)
-    weights_of = [mask.astype(np.float64) for mask in kept]
-    return Curated(left, which, pieces, kept, weights_of, too_short)
+    return Curated(
+        demos=Demonstrations(clean, noisy, demos.spaces),
+        which=which,
+        by=by if by_rule else "selection",
+        pieces=pieces,
+        kept=kept,
+        weights=[mask.astype(np.float64) for mask in kept],
+        stretches=stretches,
+        weighing=weighing,
+        too_short=before - sum(int(mask.sum()) for mask in kept),
+    )
 
 
 def selected_steps(
@@ -182,32 +218,98 @@ def selected_steps(
 def _check(original: Trajectories, scores: Sequence[StepScores], which: str) -> None:
     if not len(original):
         raise InputError(f"there are no {which} episodes to curate")
-    if [len(s.optimality) for s in scores] != original.lengths.tolist():
-        raise InputError(f"the scores do not fit the {which} set: give judge.score(demos.{which})")
-    for name, scored in zip(original.ids, scores, strict=True):
-        optimality = np.asarray(scored.optimality)
-        good = (optimality >= -1) & (optimality <= 1)  # NaN is neither
-        if not good.all():
-            step = int(np.argmin(good))
+    for of_steps in ([s.optimality for s in scores], [_quality(s) for s in scores]):
+        if [len(values) for values in of_steps] != original.lengths.tolist():
             raise InputError(
-                f"{which} set, episode {name!r}, step {step}: the score is {optimality[step]}; "
-                "scores lie in [-1, 1], give what judge.score returned"
+                f"the scores do not fit the {which} set: give judge.score(demos.{which})"
             )
+        for name, given in zip(original.ids, of_steps, strict=True):
+            values = np.asarray(given)
+            good = (values >= -1) & (values <= 1)  # NaN is neither
+            if not good.all():
+                step = int(np.argmin(good))
+                raise InputError(
+                    f"{which} set, episode {name!r}, step {step}: the score is {values[step]}; "
+                    "scores lie in [-1, 1], give what judge.score returned"
+                )
 
 
-def _above(optimality: list[Array], threshold: float) -> list[Array]:
-    if not -1 <= threshold <= 1:
-        raise InputError(f"keep_above lies in [-1, 1] as scores do, not {threshold}")
-    return [o >= threshold for o in optimality]
+def _quality(scores: StepScores) -> Array:
+    return scores.optimality if scores.quality is None else scores.quality
 
 
-def _best(original: Trajectories, optimality: list[Array], share: float) -> list[Array]:
+def _refuse_unknown(
+    scores: Sequence[StepScores], by: By | None, weights: bool, unknown: Mapping[str, str]
+) -> None:
+    """Raise where the judge does not answer what is asked. `by` None: no rule asks anything."""
+    asked = {"step"} if weights else set()
+    if by is not None:
+        asked.add("episode" if by == "episode" else "step")
+    for question in sorted(asked):
+        if question in unknown:
+            other, way = _OTHERWISE[question]
+            more = "" if weights or other in unknown else f'; by="{way}" asks another question'
+            raise InputError(f"the judge does not answer this: {unknown[question]}{more}")
+        of_steps = [s.optimality if question == "step" else _quality(s) for s in scores]
+        if not any(np.any(values) for values in of_steps):
+            raise InputError("the scores say nothing: all of them are 0")
+
+
+_OTHERWISE = {"step": ("episode", "episode"), "episode": ("step", "segment")}
+"""The other question, and the way of curating that asks it."""
+
+
+def _values(by: By, scores: Sequence[StepScores]) -> tuple[Array, Array]:
+    """How long each stretch is that is kept or dropped whole, and its score. (U,) each"""
+    if by == "step":
+        values = np.concatenate([s.optimality for s in scores])
+        return np.ones(len(values), np.int64), values  # in their own precision
+    if by == "episode":
+        of_steps = np.concatenate([_quality(s) for s in scores])
+        lengths = np.array([len(s.optimality) for s in scores])
+    else:
+        of_steps = np.concatenate([s.optimality for s in scores])
+        lengths = np.array([part.stop - part.start for s in scores for part in segments_of(s)])
+    starts = np.cumsum(lengths) - lengths
+    means = np.add.reduceat(of_steps.astype(np.float64), starts) / lengths
+    return lengths, means.astype(of_steps.dtype)  # as the scores are stored, and compared
+
+
+def _chosen(lengths: Array, values: Array, above: float | None, share: float | None) -> Array:
+    """Which stretches are kept. (U,)"""
+    if above is not None:
+        if not -1 <= above <= 1:
+            raise InputError(f"keep_above lies in [-1, 1] as scores do, not {above}")
+        return np.asarray(values >= above)
+    assert share is not None
     if not 0 < share <= 1:
         raise InputError(f"keep_share lies in (0, 1], not {share}")
-    order = np.argsort(-np.concatenate(optimality), kind="stable")
-    mask = np.zeros(len(order), bool)
-    mask[order[: round(share * len(order))]] = True
-    return original.split_steps(mask)
+    order = np.argsort(-values, kind="stable")
+    reached = np.cumsum(lengths[order]) >= round(share * int(lengths.sum()))
+    chosen = np.zeros(len(values), bool)
+    chosen[order[: int(np.argmax(reached)) + 1]] = True  # the one that reaches it is the last
+    return chosen
+
+
+def _stretches_of(kept: Sequence[Array]) -> Array:
+    """How long the runs of chosen steps are and those between them, episode by episode."""
+    edges = [[0, *(np.flatnonzero(np.diff(mask)) + 1).tolist(), len(mask)] for mask in kept]
+    return np.array([b - a for of_episode in edges for a, b in pairwise(of_episode)])
+
+
+def _piece(
+    original: Trajectories, scores: Sequence[StepScores], at: int, start: int, stop: int
+) -> Piece:
+    name, of_steps = original.ids[at], scores[at].optimality
+    return Piece(
+        name if stop - start == len(of_steps) else f"{name}[{start}:{stop}]",
+        name,
+        start,
+        stop,
+        float(of_steps[start:stop].mean()),
+        scores[at].how_well(start, stop),
+        at,
+    )
 
 
 def _runs(mask: Array, min_length: int) -> list[tuple[int, int]]:
@@ -230,11 +332,11 @@ def _cut(whole: Trajectory, piece: Piece) -> Trajectory:
     )
 
 
-def _why_nothing(optimality: list[Array], kept: list[Array], min_length: int, which: str) -> str:
+def _why_nothing(values: Array, by: By, kept: list[Array], min_length: int, which: str) -> str:
     chosen = sum(int(mask.sum()) for mask in kept)
     if not chosen:
-        highest = max(float(o.max()) for o in optimality)
-        return f"nothing of the {which} set would be kept: its highest score is {highest:.3f}"
+        what = f"; the highest score of a {by} is {float(values.max()):.3f}" if len(values) else ""
+        return f"nothing of the {which} set would be kept{what}"
     return (
         f"nothing of the {which} set would be kept: {chosen} steps are chosen, but no "
         f"{min_length} of them in a row; lower min_length"

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from sdil.errors import InputError
 
@@ -107,6 +108,8 @@ def fits(value: Any, hint: Any) -> bool:
         return fits(value, kind) and all(
             limit.holds(value) for limit in limits if isinstance(limit, Between | Some)
         )
+    if get_origin(hint) in (Union, UnionType):
+        return any(fits(value, each) for each in get_args(hint))
     if get_origin(hint) is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
     if hint is float:
@@ -127,6 +130,10 @@ def allowed(hint: Any) -> str:
         kind, *limits = get_args(hint)
         said = [str(limit) for limit in limits if isinstance(limit, Between | Some)]
         return ", ".join(said if kind is str else [allowed(kind), *said])
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(allowed(each) for each in get_args(hint))
     if get_origin(hint) is Literal:
+        if len(get_args(hint)) == 1:
+            return f'"{get_args(hint)[0]}"'
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(hint))
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[hint]

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
@@ -27,7 +28,7 @@ from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces, element_shape
 from sdil.training import below, nest, not_below
 from sdil.trajectories import Trajectory
-from sdil.windows import Window, cut
+from sdil.windows import Window, Windows, cut
 
 FORMAT_VERSION = 2
 POLICY = "policy"  # the stem of its files
@@ -136,6 +137,19 @@ class Policy(Saved):
         Double, so that what a policy does cannot depend on how many episodes run side by side:
         the order in which a matrix product is summed varies with the batch.
         """
+
+    def probabilities(self, trajectories: Sequence[Trajectory]) -> list[Array]:
+        """How likely it finds each action at every recorded step, whatever rules it acts by.
+
+        One array (T, number of actions) per trajectory, in double precision.
+        """
+        if not len(trajectories):
+            return []
+        packed = pack_given(trajectories, self.spaces)
+        windows = Windows(packed, self.look_back)
+        with torch.no_grad():
+            probs = torch.cat([self.action_probs(windows.at(part)) for part in windows.parts()])
+        return packed.split_steps(probs.numpy())
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge."""

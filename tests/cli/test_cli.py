@@ -74,6 +74,7 @@ def test_json_is_all_that_is_printed(folder, trained, tmp_path, capsys):
         assert answer
     assert answer["environment"]["n_episodes"] == 5
     assert 0 <= answer["data"]["accuracy"] <= 1
+    assert answer["data"]["nll"] > 0
     assert json.loads((tmp_path / "e.json").read_text()) == answer
 
 

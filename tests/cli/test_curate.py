@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import duckdb
@@ -71,8 +72,8 @@ def test_a_new_folder_holds_what_was_kept_and_says_where_from(place, curate, cap
         np.testing.assert_array_equal(t.actions, sources[told["source"]].actions[steps])
         assert t.group == sources[told["source"]].group
         scores = judged[told["source"]].optimality[steps]
-        assert (scores >= 0).all()
-        assert told["optimality"] == pytest.approx(scores.mean())
+        assert (scores >= 0).all()  # with one signal, segments are runs on one side of 0
+        assert told["optimality"] == told["how_well"] == pytest.approx(scores.mean())
         assert (minari["source"], minari["start"]) == (told["source"], told["start"])
 
 
@@ -148,6 +149,80 @@ def test_a_downloaded_selection(place, curate, tmp_path, capsys):
     assert f"{file}: it was made for other demonstrations" in capsys.readouterr().err
 
 
+def test_whole_episodes(place, curate, capsys):
+    capsys.readouterr()
+    out = curate("--by", "episode", "--keep-share", 0.4, "--json")
+    told = json.loads(capsys.readouterr().out)
+    old, new = sdil.load_demonstrations(place / "demos"), sdil.load_demonstrations(out)
+    assert set(new.noisy.ids) < set(old.noisy.ids)
+    assert 0.4 <= new.noisy.n_steps / old.noisy.n_steps < 0.7
+    assert told["by"] == json.loads((out / "curated.json").read_text())["by"] == "episode"
+    scores = sdil.load_policy(place / "run").score(old.noisy)
+    well = {name: score.how_well() for name, score in zip(old.noisy.ids, scores, strict=True)}
+    kept = {name: well.pop(name) for name in new.noisy.ids}
+    assert min(kept.values()) >= max(well.values())
+
+
+def test_single_steps_are_kept_with_a_warning(curate, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        curate("--by", "step", "--keep-above", 0.0, "--no-check")
+    assert "warning: single steps are kept" in capsys.readouterr().err
+    curate("--by", "segment", "--keep-above", 0.0, "--no-check", out="other")
+    assert not capsys.readouterr().err
+
+
+def test_it_says_whether_it_helped(curate, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    capsys.readouterr()
+    out = curate("--keep-share", 0.5, "--seed", 3)
+    text = capsys.readouterr().out
+    assert text.index("written to") < text.index("does it help?")
+    assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
+    assert all(f"│ {name}" in text for name in ("clean", "all", "curated", "weighted", "random"))
+    noted = json.loads((out / "curated.json").read_text())["helped"]
+    assert noted["sentence"] in text
+    assert f"recommended: clean {'alone' if noted['recommended'] == 'clean' else '+ '}" in text
+    assert (noted["groups"], noted["folds"], noted["seed"]) == (12, 5, 3)
+    curate("--keep-share", 0.5, "--seed", 3, "--json", out="again")
+    assert json.loads(capsys.readouterr().out)["helped"] == noted
+    sdil.load_demonstrations(out)  # as it was written
+
+
+def test_the_check_can_be_left_out(curate, capsys, monkeypatch):
+    monkeypatch.setattr("sdil.cli.curate.did_it_help", None)  # not called
+    capsys.readouterr()
+    out = curate("--keep-share", 0.5, "--no-check", "--json")
+    assert json.loads(capsys.readouterr().out)["helped"] is None
+    assert json.loads((out / "curated.json").read_text())["helped"] is None
+    curate("--keep-share", 0.5, "--no-check", out="other")
+    assert "help" not in capsys.readouterr().out
+
+
+def test_stopping_the_check_leaves_a_whole_folder(place, curate, capsys, monkeypatch):
+    def stop(*_: object, on_progress, **__: object) -> None:
+        on_progress(1, 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sdil.cli.curate.did_it_help", stop)
+    out = curate("--keep-share", 0.5, code=130)
+    assert f"{out} is whole, but whether it helps was not measured" in capsys.readouterr().err
+    assert sdil.load_demonstrations(out).noisy.n_steps > 0
+    assert sdil.load_truth(out) is not None
+    assert json.loads((out / "curated.json").read_text())["helped"] is None
+    assert sorted(p.name for p in out.parent.iterdir()) == [out.name]
+
+
+def test_what_the_judge_does_not_answer_is_refused(curate, capsys, monkeypatch):
+    said = {"step": "no signal is heard"}
+    monkeypatch.setattr("sdil.judging.FittedJudge.unknown", said)
+    out = curate("--keep-above", 0.0, code=2)
+    err = capsys.readouterr().err
+    assert "no signal is heard; --by episode asks another question" in err
+    assert not out.exists()
+    curate("--by", "episode", "--keep-share", 0.5, "--no-check")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -156,6 +231,9 @@ def test_a_downloaded_selection(place, curate, tmp_path, capsys):
         (["--keep-above", 2], "--keep-above lies in [-1, 1]"),
         (["--keep-above", 1, "--min-length", 50], "nothing of the noisy set would be kept"),
         (["--selection", "nowhere.json"], "nowhere.json does not exist"),
+        (["--keep-above", 0, "--by", "luck"], "invalid choice"),
+        (["--keep-above", 0, "--seed", -1], "--seed lies between"),
+        (["--keep-above", 0, "--threads", 0], "--threads must be at least 1"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(curate, options, message, capsys):

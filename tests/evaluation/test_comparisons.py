@@ -14,6 +14,7 @@ from sdil.evaluation.comparisons import (
     bootstrap,
     interquartile_mean,
     mean_and_deviation,
+    mean_interval,
     paired_difference,
     performance_profile,
     probability_of_improvement,
@@ -86,6 +87,13 @@ def test_a_difference_is_paired_by_seed():
     assert found is not None
     assert found.value == pytest.approx(4 / 3)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_mean_has_students_interval():
+    values = np.array([1.0, 2.0, 4.0, 9.0])
+    low, high = stats.t.interval(0.95, 3, 4.0, stats.sem(values))
+    assert mean_interval(values) == Estimate(4.0, pytest.approx(low), pytest.approx(high))
+    assert mean_interval(values[:1]) == Estimate(1.0, None, None)
 
 
 def test_verdicts():

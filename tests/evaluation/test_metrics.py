@@ -19,6 +19,7 @@ def test_by_hand_with_a_class_that_never_occurs():
     assert metrics.micro_auroc == pytest.approx(15 / 16)
     assert metrics.absent_classes == (2,)
     assert metrics.steps == 4
+    assert metrics.nll == pytest.approx(-np.log(0.7 * 0.4 * 0.6 * 0.8) / 4)
 
 
 def test_predicting_a_class_that_never_occurs_costs_accuracy_but_no_class_of_its_own():
@@ -26,6 +27,12 @@ def test_predicting_a_class_that_never_occurs_costs_accuracy_but_no_class_of_its
     metrics = action_metrics(probs, np.array([0, 1, 0]))
     assert metrics.accuracy == pytest.approx(2 / 3)
     assert metrics.macro_f == pytest.approx((2 / 3 + 1) / 2)
+
+
+def test_what_was_thought_impossible_costs_much_but_not_everything():
+    probs = np.array([[1.0, 0.0], [0.5, 0.5], [1 - 1e-13, 1e-13]])
+    metrics = action_metrics(probs, np.array([1, 0, 1]))
+    assert metrics.nll == pytest.approx((2 * 12 * np.log(10) + np.log(2)) / 3)
 
 
 def test_one_class_has_no_auroc():

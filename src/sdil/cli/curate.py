@@ -1,8 +1,10 @@
-"""`sdil curate`: a new folder of demonstrations that holds only the good steps of another."""
+"""`sdil curate`: a new folder of demonstrations with only the good part of another; did it help?"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,10 +12,22 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.cli.console import parse, plain, print_json, print_table, show
-from sdil.curation import SHORTEST, Curated
-from sdil.curation import curate as keep_good_steps
+from sdil.cli.console import (
+    check_seed,
+    parse,
+    plain,
+    print_json,
+    print_table,
+    progress,
+    set_threads,
+    show,
+)
+from sdil.curation import SHORTEST, By, Curated
+from sdil.curation import curate as keep_what_is_good
+from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.evaluation.comparisons import Estimate
+from sdil.evaluation.helped import DRAWS, LABELS, Helped, did_it_help
 from sdil.evaluation.rollout import check_spaces
 from sdil.files import read_json, refuse_existing, write_json
 from sdil.formats.folder import (
@@ -24,6 +38,8 @@ from sdil.formats.folder import (
     save_demonstrations,
 )
 from sdil.formats.scores import ScoredSet, write_scores
+from sdil.judging import FittedJudge
+from sdil.policy import Policy
 from sdil.trajectories import Trajectories
 from sdil.truth import Truth
 
@@ -39,6 +55,7 @@ def curate(
     run: tyro.conf.Positional[Path],
     data: Path,
     out: Path,
+    by: By = "segment",
     keep_above: float | None = None,
     keep_share: float | None = None,
     selection: Path | None = None,
@@ -46,27 +63,39 @@ def curate(
     min_length: int = SHORTEST,
     which: Annotated[Literal["noisy", "clean"], tyro.conf.arg(name="set")] = "noisy",
     overwrite: bool = False,
+    no_check: bool = False,
+    seed: int = 0,
+    threads: int = 1,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Write a new folder of demonstrations with only the good steps of the noisy set.
+    """Write a new folder of demonstrations with only the good part of the noisy set.
 
     Runs of kept steps become episodes, named after where they come from: noisy-17[3:9]. The clean
     set is copied as it is, and the original is never touched. Beside the demonstrations lie
     curated.json (where each episode comes from) and scores.parquet (a row per step of the
     original). Give one of --keep-above, --keep-share and --selection.
 
+    Then it says whether that helped: behaviour cloning of the clean set alone, with all noisy
+    steps, with those kept, with all of them weighed and with as much left out at random, measured
+    on clean groups that were held out.
+
     Args:
         run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
         data: Folder of demonstrations to curate.
         out: The folder to write; it must not exist.
-        keep_above: Keep steps scored at least this; scores lie between -1 (bad) and 1 (good).
-        keep_share: Keep this share of the steps, the highest scored.
+        by: What is kept or dropped whole: segments by their mean score, episodes by how well they
+            went, or single steps, which bends how often actions occur.
+        keep_above: Keep what scores at least this; scores lie between -1 (bad) and 1 (good).
+        keep_share: Keep the highest scored, until they are this share of the steps.
         selection: Keep what this file says: JSON that the page of `sdil report` downloads.
         weights: Keep every step; scores.parquet says how much each should weigh, 0 to 1.
         min_length: Shortest run of steps to keep. Whole episodes stay, and a selection is taken
             as it is.
         which: The set to curate.
         overwrite: Replace the folder if it exists.
+        no_check: Do not say whether it helped, which takes seconds to a minute.
+        seed: What is held out and the networks of that check follow from it.
+        threads: CPU threads.
         as_json: Print the summary as JSON.
     """
     rules = [rule for rule in (keep_above, keep_share, selection) if rule is not None]
@@ -74,6 +103,8 @@ def curate(
         raise InputError("give one of --keep-above, --keep-share and --selection")
     if selection is not None and not selection.is_file():
         raise InputError(f"{selection} does not exist; the page of `sdil report` downloads it")
+    check_seed(seed)
+    set_threads(threads)
     _refuse_touching(data, out)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     judge = load_judging(run)
@@ -83,19 +114,22 @@ def curate(
     sets = {"clean": demos.clean, "noisy": demos.noisy}
     scores = {name: judge.score(trajectories) for name, trajectories in sets.items()}
     try:
-        curated = keep_good_steps(
+        curated = keep_what_is_good(
             demos,
             scores[which],
+            by=by,
             keep_above=keep_above,
             keep_share=keep_share,
             selection=None if selection is None else read_json(selection, what="a selection"),
             weights=weights,
             min_length=min_length,
             which=which,
+            unknown=_unknown(judge),
         )
     except InputError as error:
         raise InputError(_as_options(str(error), selection)) from None
     rule = {
+        "by": curated.by,
         "keep_above": keep_above,
         "keep_share": keep_share,
         "selection": None if selection is None else str(selection),
@@ -123,11 +157,35 @@ def curate(
         overwrite=overwrite,
         write_more=write_more,
     )
+    if not as_json:
+        _show(curated, summary, weights)
+        print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+    helped = None if no_check else _check(demos, curated, out, seed)
     if as_json:
-        print_json({"out": str(out), **made, **summary})
-        return
-    _show(curated, summary, weights)
-    print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+        answer = None if helped is None else asdict(helped)
+        print_json({"out": str(out), **made, **summary, "helped": answer})
+    elif helped is not None:
+        _show_helped(helped)
+
+
+def _unknown(judge: FittedJudge | Policy) -> Mapping[str, str]:
+    """What it does not answer."""
+    fitted = judge.judge if isinstance(judge, Policy) else judge
+    return {} if fitted is None else fitted.unknown
+
+
+def _check(demos: Demonstrations, curated: Curated, out: Path, seed: int) -> Helped:
+    """Whether it helped, noted in the folder too, which is whole already."""
+    try:
+        with progress("does it help?") as update:
+            helped = did_it_help(demos, curated, seed=seed, on_progress=update)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; {out} is whole, but whether it helps was not measured"
+        ) from None
+    about = out / "curated.json"
+    write_json(about, {**read_json(about, what="a curated folder"), "helped": asdict(helped)})
+    return helped
 
 
 def _refuse_touching(data: Path, out: Path) -> None:
@@ -142,6 +200,7 @@ def _as_options(message: str, selection: Path | None) -> str:
     """The same message in the words of the command line."""
     for name in ("keep_above", "keep_share", "min_length"):
         message = message.replace(name, "--" + name.replace("_", "-"))
+    message = re.sub(r'by="(\w+)"', r"--by \1", message)
     return message if selection is None else message.replace("selection", str(selection), 1)
 
 
@@ -156,7 +215,13 @@ def _write_more(
     folder: Path, made: dict[str, Any], fingerprint: str, curated: Curated, summary: dict[str, Any]
 ) -> None:
     episodes = [
-        {"source": p.source, "start": p.start, "stop": p.stop, "optimality": p.optimality}
+        {
+            "source": p.source,
+            "start": p.start,
+            "stop": p.stop,
+            "optimality": p.optimality,
+            "how_well": p.how_well,
+        }
         for p in curated.pieces
     ]
     annotate_episodes(folder, curated.which, episodes)
@@ -168,6 +233,7 @@ def _write_more(
             **made,
             "fingerprint": fingerprint,
             "summary": summary,
+            "helped": None,
             "episodes": [
                 {"id": p.id, **told} for p, told in zip(curated.pieces, episodes, strict=True)
             ],
@@ -258,6 +324,41 @@ def _show(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
             print(f"and {len(groups) - _MOST_GROUPS} more groups: see curated.json")
     if weights:
         print("every step is written; scores.parquet says how much each should weigh")
+
+
+def _show_helped(helped: Helped) -> None:
+    if helped.rows:
+        print_table(
+            f"does it help? behaviour cloning, on {helped.groups} clean groups in turn held out",
+            ["learned on", "NLL", "error, %", "NLL minus all", "minus random"],
+            [
+                [
+                    row.name,
+                    _with_reach(row.nll),
+                    _with_reach(row.error, 100, ".1f"),
+                    _with_reach(row.minus_all, form="+.3f"),
+                    _with_reach(row.minus_random, form="+.3f"),
+                ]
+                for row in helped.rows
+            ],
+        )
+        print(
+            f"mean over groups ± 95% interval; {helped.folds} folds, seed {helped.seed}\n"
+            "all, curated, weighted: clean with all noisy steps, those kept, all weighed;\n"
+            f"random: as much left out, or the same weights dealt, at random, best of {DRAWS}"
+        )
+    print(plain(helped.sentence))
+    if helped.recommended is not None:
+        print(f"lowest NLL, and so recommended: {LABELS[helped.recommended]}")
+
+
+def _with_reach(estimate: Estimate | None, times: float = 1, form: str = ".3f") -> str:
+    if estimate is None:
+        return show(None)
+    value = format(times * estimate.value, form)
+    if estimate.high is None:
+        return value
+    return f"{value} ± {format(times * (estimate.high - estimate.value), form.lstrip('+'))}"
 
 
 def _percent(share: float | None) -> str:

@@ -65,7 +65,8 @@ def evaluate(
         seed: The episodes follow from it.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from.
         acting: The way of acting; all: each that applies, side by side.
-        data: A folder whose clean set the policy is compared with: accuracy, macro-F, AUROC.
+        data: A folder whose clean set the policy is compared with: accuracy, macro-F, AUROC,
+            likelihood.
         n_envs: Environments stepped side by side; the result does not depend on it, but for
             sampled actions.
         out: Also write the answer to this JSON file.
@@ -189,6 +190,7 @@ def describe_metrics(metrics: ActionMetrics) -> list[list[str]]:
         ("micro-AUROC", metrics.micro_auroc),
     ):
         rows.append([name, "only one action occurs" if value is None else f"{100 * value:.1f}"])
+    rows.append(["NLL per step, in nats", f"{metrics.nll:.3f}"])
     absent = ", ".join(map(str, metrics.absent_classes)) or "none"
     rows.append(["recorded steps", str(metrics.steps)])
     rows.append(["actions that never occur", absent])

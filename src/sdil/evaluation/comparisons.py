@@ -98,13 +98,17 @@ def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) ->
     seeds = sorted(set(ours) & set(theirs))
     if not seeds:
         return None
-    differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
-    mean, deviation = mean_and_deviation(differences)
+    return mean_interval(np.array([ours[seed] - theirs[seed] for seed in seeds]))
+
+
+def mean_interval(values: Array) -> Estimate:
+    """A mean over independent values (n,), with Student's 95% interval."""
+    mean, deviation = mean_and_deviation(values)
     if deviation is None:
         return Estimate(mean, None, None)
     from scipy.special import stdtrit  # `scipy.stats.t.ppf`, which takes a second to import
 
-    reach = float(stdtrit(len(seeds) - 1, 0.975)) * deviation / math.sqrt(len(seeds))
+    reach = float(stdtrit(len(values) - 1, 0.975)) * deviation / math.sqrt(len(values))
     return Estimate(mean, mean - reach, mean + reach)
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
 from sdil.policy import Policy
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
-from sdil.windows import Windows
+
+LEAST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True)
 class ActionMetrics:
-    """Shares between 0 and 1; None where a measure is not defined."""
+    """Shares between 0 and 1, but for `nll`; None where a measure is not defined."""
 
     accuracy: float
     macro_f: float
@@ -29,6 +29,8 @@ class ActionMetrics:
     """Mean one-vs-rest AUROC over the classes that occur; None where only one does."""
     micro_auroc: float | None
     """AUROC over all (step, occurring class) pairs pooled; None where only one class occurs."""
+    nll: float
+    """Mean negative log-likelihood per step, in nats; no action counts as less likely than 1e-12"""
     steps: int
     absent_classes: tuple[int, ...]
     """Actions that never occur in the data, and so do not count."""
@@ -36,10 +38,17 @@ class ActionMetrics:
 
 def predict_recorded(policy: Policy, trajectories: Trajectories) -> tuple[Array, Array]:
     """The probabilities of actions at every recorded step (N, A), and the actions taken (N,)."""
-    windows = Windows(trajectories, policy.look_back)
-    with torch.no_grad():
-        probs = torch.cat([policy.action_probs(windows.at(part)) for part in windows.parts()])
-    return probs.numpy(), windows.actions_at(torch.arange(len(windows))).numpy()
+    probs = np.concatenate(policy.probabilities(trajectories))
+    return probs, trajectories.actions[trajectories.steps()]
+
+
+def mean_nll(probs: Array, actions: Array) -> float:
+    """The negative log-likelihood of `actions` (N,) under `probs` (N, A), mean over steps.
+
+    Probabilities under `LEAST_PROBABILITY` count as that: one impossible step costs 27.6, not all.
+    """
+    taken = probs[np.arange(len(actions)), actions]
+    return float(-np.log(np.maximum(taken, LEAST_PROBABILITY)).mean())
 
 
 def action_metrics(probs: Array, actions: Array) -> ActionMetrics:
@@ -58,6 +67,7 @@ def action_metrics(probs: Array, actions: Array) -> ActionMetrics:
         ),
         macro_auroc=float(roc_auc_score(hits, scores, average="macro")) if several else None,
         micro_auroc=float(roc_auc_score(hits, scores, average="micro")) if several else None,
+        nll=mean_nll(probs, actions),
         steps=len(actions),
         absent_classes=absent,
     )

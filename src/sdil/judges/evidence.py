@@ -1,262 +1,224 @@
-"""Our judge: a step score from several signals, what each of them says and all of them together.
+"""What our judge knows of steps and stretches: its signals, what is heard of them, three answers.
 
 Goes past the paper, whose score is in `pu.py`. No signal sees the truth, a reward or an
-environment: likelihood, progress and value, each in a file of its own. They fail in different
-places. Which of them is heard is decided here, once, and remembered; `joining.py` weighs them.
+environment. Each is in a file of its own, and they fail in different places. `gathering.py` learns
+them and decides, on groups that they never saw, which are heard (`hearing.py`) and what they are
+worth (`joining.py`, `episodes.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.demonstrations import Demonstrations, hold_out
-from sdil.errors import InputError
-from sdil.judges.ensemble import MEMBERS
-from sdil.judges.joining import N_BINS, separation, weigh_signals, worth
-from sdil.judges.likelihood import Likelihood
-from sdil.judges.progress import WAYPOINTS, Progress
-from sdil.judges.value import RecordedGraph, Value
-from sdil.judging import NONE_LEFT, FittedJudge, Signal, check_judge
-from sdil.limits import Count, PartialShare, Positive, Some, Weight
+from sdil.judges.distance import states_ahead
+from sdil.judges.doing import Doing
+from sdil.judges.efficiency import efficiency
+from sdil.judges.episodes import Episodes, Pace, rates_of
+from sdil.judges.expected import Expected
+from sdil.judges.hearing import EPISODE_LEVEL, STEP_LEVEL, Ground
+from sdil.judges.integrity import Integrity
+from sdil.judges.joining import N_BINS, GoodShare, worth
+from sdil.judges.likelihood import Clones
+from sdil.judges.progress import Progress
+from sdil.judges.value import Value
+from sdil.judging import FittedJudge, Signal
 from sdil.networks.encoders import Standardise
+from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array, Spaces
-from sdil.training import OnEpoch, Stages, State, generator_of
+from sdil.training import below
 from sdil.trajectories import Trajectories
-from sdil.windows import Windows, varying_inputs
+from sdil.windows import STEPS_AT_ONCE, Windows
 
-SIGNALS = ("likelihood", "progress", "value")
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Judges steps by evidence: likelihood, progress and value."""
-
-    signals: Annotated[str, Some("likelihood", "progress", "value")] = "likelihood+progress+value"
-    """The kinds of evidence."""
-    good_share: PartialShare = 0.5
-    """The share of noisy steps assumed to be good; the data cannot tell it."""
-    clone_updates: Count = 400
-    """Updates of the clean clones behind the likelihood."""
-    distance_updates: Count = 2_000
-    """Updates of the temporal distance behind progress."""
-    hidden: Count = 64
-    """Width of the hidden layers."""
-    learning_rate: Positive = 1e-3
-    """Adam's step size."""
-    weight_decay: Weight = 5e-4
-    """L2 penalty on the weights of the clones."""
-    batch_size: Count = 256
-    """Steps per update."""
-
-    name: ClassVar[str] = "evidence"
-    reference: ClassVar[str] = "ours"
-
-    def fit(
-        self,
-        demos: Demonstrations,
-        *,
-        valid: Demonstrations | None = None,
-        seed: int = 0,
-        on_epoch: OnEpoch | None = None,
-        resume: State | None = None,
-    ) -> EvidenceJudge:
-        """Learn the signals, decide which are heard, and weigh them."""
-        check_judge(demos, self, seed)
-        train, held_out = hold_out(demos, valid, seed=seed)
-        if not len(train.noisy):
-            raise InputError(NONE_LEFT)
-        inputs = varying_inputs(train.all)
-        generator = generator_of(seed)
-        evidence = self._gather(
-            Windows(train.all, 0, inputs),
-            train.clean.n_steps,
-            Windows(held_out, 0, inputs),
-            _n_actions(demos.spaces),
-            Stages(self, generator, on_epoch, resume),
-            generator,
-        )
-        return EvidenceJudge(
-            demos.spaces,
-            evidence,
-            inputs,
-            random_state=generator.get_state(),
-            hyperparameters=asdict(self),
-            seed=seed,
-        )
-
-    def _gather(
-        self,
-        windows: Windows,
-        n_clean: int,
-        held_out: Windows,
-        n_actions: int,
-        stages: Stages,
-        generator: torch.Generator,
-    ) -> Evidence:
-        """From the steps of `windows`, whose first `n_clean` are the clean ones; `held_out` are
-        clean steps that are not among them."""
-        chosen = self.signals.split("+")
-        index = torch.arange(len(windows))
-        following, exists = windows.next_states_at(index)
-        states = windows.at(index).state
-        is_last = torch.cat([windows.times[1:] == 0, torch.ones(1, dtype=torch.bool)])
-        last_of = index[is_last][torch.searchsorted(index[is_last], index)]  # of its episode (N,)
-        clean = index[:n_clean]
-        unit = n_clean / float(is_last[:n_clean].sum())  # mean length of a clean demonstration
-        pointed = clean[exists[:n_clean]]
-        pointed = pointed[torch.randperm(len(pointed), generator=generator)[:WAYPOINTS]]
-        ends = (is_last & exists)[:n_clean].nonzero()[:, 0]
-        graph = (
-            RecordedGraph.of(windows, following, exists, ends, n_actions)
-            if "value" in chosen
-            else None
-        )
-        compared = states[:0] if graph is None else graph.states[graph.several]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-            evidence = Evidence(
-                (states.shape[1], n_actions),
-                members=MEMBERS,
-                hidden=self.hidden,
-                waypoints=len(pointed),
-                states=len(compared),
-            )
-        evidence.value.states.copy_(compared)
-        evidence.standardise.fit(windows)
-        evidence.progress.waypoints.copy_(evidence.standardise(following[pointed]))
-        evidence.progress.remaining.copy_((last_of - index)[pointed] / unit)
-        if "likelihood" in chosen:
-            evidence.likelihood.learn(
-                windows,
-                n_clean,
-                evidence.standardise,
-                stages,
-                generator,
-                batch_size=self.batch_size,
-                updates=self.clone_updates,
-            )
-        if "progress" in chosen and len(pointed):
-            evidence.progress.learn(
-                windows,
-                n_clean,
-                evidence.standardise,
-                last_of,
-                unit,
-                stages,
-                generator,
-                batch_size=self.batch_size,
-                updates=self.distance_updates,
-            )
-        told, heard = {}, {}
-        for name in (name for name in SIGNALS if name in chosen):  # progress comes before value
-            if name == "value" and graph is not None and len(compared):
-                to_go = evidence.to_go if "progress" in heard else None
-                advantage = graph.advantage(to_go, unit)
-                evidence.value.advantage.copy_(torch.from_numpy(advantage[graph.several]))
-            told[name] = evidence.tell(name, windows)[n_clean:].numpy()
-            area, least = separation(evidence.tell(name, held_out).numpy(), told[name])
-            evidence.separation[SIGNALS.index(name)] = torch.tensor([area, least])
-            if area > least:
-                heard[name] = told[name]
-        edges, log_odds = weigh_signals(list((heard or told).values()), self.good_share)
-        for name, some_edges, some_odds in zip(heard or told, edges, log_odds, strict=True):
-            evidence.edges[SIGNALS.index(name)] = torch.from_numpy(some_edges)
-            evidence.log_odds[SIGNALS.index(name)] = torch.from_numpy(some_odds)
-        evidence.prior.fill_(np.log(self.good_share / (1 - self.good_share)))
-        return evidence
+OUTCOMES = ("progress", "efficiency", "doing")
+"""Signals that look at what came of a step."""
+STEP_SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing")
+EPISODE_SIGNALS = ("likelihood", "progress", "efficiency", "pace", "doing")
+SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "pace")
 
 
 class Evidence(nn.Module):
-    """The signals, and what each of their values is worth."""
+    """The signals, what each of their values is worth, and how each fared on its ground."""
 
-    edges: Tensor
-    """Where the bins of each signal meet. (signals, N_BINS - 1)"""
+    middles: Tensor
+    """The middle of each bin of each step signal. (S, N_BINS)"""
     log_odds: Tensor
-    """What a bin is worth. (signals, N_BINS)"""
-    prior: Tensor
-    """The log-odds of a noisy step before anything is known of it. ()"""
-    separation: Tensor
-    """How well each signal rates held-out clean steps above noisy ones, as an area under the ROC
-    curve, and the area beyond which it is heard; NaN where it was not asked. (signals, 2)"""
+    """What a bin is worth; 0 throughout where the signal is not heard. (S, N_BINS)"""
+    good_share: Tensor
+    """The share of noisy steps that are good: point, lowest and highest. (3,)"""
+    idling: Tensor
+    """The log-odds that a step which idles is worth. ()"""
+    step_grounds: Tensor
+    """Figure, chance and groups of each step signal; NaN: not asked. (S, 3)"""
+    episode_grounds: Tensor
+    """The same of each episode signal. (E, 3)"""
 
     def __init__(
         self,
-        sizes: tuple[int, int],
-        *,
-        members: int,
-        hidden: int,
-        waypoints: int = 0,
-        states: int = 0,
+        standardise: Standardise,
+        doing: Doing,
+        clones: Clones,
+        consensus: Clones,
+        distance: Ensemble,
+        progress: Progress,
+        value: Value,
+        expected: Expected,
+        integrity: Integrity,
+        pace: Pace,
+        episodes: Episodes,
     ) -> None:
-        """`sizes` are the number of inputs and of actions."""
         super().__init__()
-        n_inputs, n_actions = sizes
-        self.standardise = Standardise(n_inputs)
-        self.likelihood = Likelihood(members, n_inputs, hidden, n_actions)
-        self.progress = Progress(members, n_inputs, hidden, waypoints)
-        self.value = Value(states, n_inputs, n_actions)
-        self.register_buffer("edges", torch.zeros(len(SIGNALS), N_BINS - 1))
-        self.register_buffer("log_odds", torch.zeros(len(SIGNALS), N_BINS))
-        self.register_buffer("prior", torch.zeros(()))
-        unknown = torch.full((len(SIGNALS), 2), torch.nan, dtype=torch.float64)
-        self.register_buffer("separation", unknown)
+        self.standardise, self.doing = standardise, doing
+        self.clones, self.consensus = clones, consensus
+        self.distance, self.progress, self.value = distance, progress, value
+        self.expected, self.integrity = expected, integrity
+        self.pace, self.episodes = pace, episodes
+        n = len(STEP_SIGNALS)
+        double = torch.float64
+        self.register_buffer("middles", torch.full((n, N_BINS), torch.nan, dtype=double))
+        self.register_buffer("log_odds", torch.zeros(n, N_BINS, dtype=double))
+        self.register_buffer("good_share", torch.tensor([0.5, 0.0, 1.0], dtype=double))
+        self.register_buffer("idling", torch.zeros((), dtype=double))
+        self.register_buffer("step_grounds", torch.full((n, 3), torch.nan, dtype=double))
+        several = torch.full((len(EPISODE_SIGNALS), 3), torch.nan, dtype=double)
+        self.register_buffer("episode_grounds", several)
 
     @staticmethod
     def of_tensors(tensors: Mapping[str, Tensor]) -> Evidence:
         """The inverse of `state_dict`."""
-        members, n_inputs, hidden = tensors["likelihood.clones.weights.0"].shape
-        with torch.random.fork_rng(devices=[]):  # its weights are replaced at once
-            evidence = Evidence(
-                (n_inputs, tensors["value.advantage"].shape[1]),
-                members=members,
-                hidden=hidden,
-                waypoints=len(tensors["progress.waypoints"]),
-                states=len(tensors["value.states"]),
-            )
-        evidence.load_state_dict(dict(tensors))
+        state = dict(tensors)
+        n_inputs = len(state["standardise.mean"])
+        idle = state["doing.idle"]
+        evidence = Evidence(
+            Standardise(n_inputs),
+            Doing(n_inputs, len(idle)),
+            Clones(Ensemble.of_tensors(below(state, "clones.networks")), idle),
+            Clones(Ensemble.of_tensors(below(state, "consensus.networks")), idle),
+            Ensemble.of_tensors(below(state, "distance")),
+            Progress(state["progress.waypoints"], state["progress.remaining"]),
+            Value(state["value.states"], state["value.advantage"]),
+            Expected(Ensemble.of_tensors(below(state, "expected.networks")), len(OUTCOMES)),
+            Integrity(Ensemble.of_tensors(below(state, "integrity.networks"))),
+            Pace(len(state["pace.mean"])),
+            Episodes(EPISODE_SIGNALS),
+        )
+        evidence.load_state_dict(state)
         return evidence
 
     @torch.no_grad()
-    def tell(self, name: str, windows: Windows) -> Tensor:
-        """What a signal says of each step. (N,)"""
-        if name == "likelihood":
-            return self.likelihood(windows, self.standardise)
-        return (
-            self.progress(windows, self.standardise) if name == "progress" else self.value(windows)
-        )
+    def table(self, name: str, windows: Windows, index: Tensor) -> Tensor:
+        """What a step signal says of every action at these steps; NaN: nothing. (B, A)"""
+        parts = []
+        for some in index.split(STEPS_AT_ONCE):
+            observed = windows.at(some).state
+            states = self.standardise(observed)
+            if name == "likelihood":
+                said = self.clones(states)
+            elif name == "consensus":  # beside the clean clones, not instead of them
+                said = (self.clones(states) + self.consensus(states)) / 2
+            elif name == "value":
+                said = self.value(observed)
+            else:
+                said = self.expected(states)[:, OUTCOMES.index(name)]
+            parts.append(said.double())
+        found = torch.cat(parts)
+        found[:, self.doing.idle] = torch.nan
+        return found
+
+    @torch.no_grad()
+    def tell(self, name: str, windows: Windows, index: Tensor) -> Tensor:
+        """What a step signal says of the action of each step; of one that idles nothing. (B,)"""
+        if name == "doing":  # here what came of it is all there is to know
+            found = self.doing(windows, index)
+            found[self.doing.idles(windows, index)] = torch.nan
+            return found
+        actions = windows.actions_at(index).long()
+        return self.table(name, windows, index).gather(1, actions[:, None])[:, 0]
+
+    @torch.no_grad()
+    def outcome(self, name: str, windows: Windows, index: Tensor) -> Tensor:
+        """What came of each step; `index` holds whole episodes. (B,)"""
+        if name == "progress":
+            return self.progress(windows, index, self.distance, self.standardise)
+        if name == "doing":
+            return self.doing(windows, index)
+        ahead = states_ahead(windows)[index]
+        return efficiency(windows, index, ahead, self.distance, self.standardise)
 
     @torch.no_grad()
     def to_go(self, states: Tensor) -> Tensor:
         """How far it is from these states to the end of a clean demonstration. (B,)"""
-        return self.progress.to_go(states, self.standardise)
+        return self.progress.to_go(states, self.distance, self.standardise)
+
+    @property
+    def heard(self) -> list[str]:
+        """The step signals that are heard."""
+        used = self.log_odds.any(1).tolist()
+        return [name for name, is_used in zip(STEP_SIGNALS, used, strict=True) if is_used]
 
     def worth(self, name: str, signal: Array) -> Array:
-        """The log-odds of "good" that values of a signal stand for."""
-        i = SIGNALS.index(name)
-        return worth(signal, self.edges[i].numpy(), self.log_odds[i].numpy())
+        """The log-odds of "good" that values of a step signal stand for."""
+        i = STEP_SIGNALS.index(name)
+        return worth(signal, self.middles[i].numpy(), self.log_odds[i].numpy())
 
-    def judge(self, windows: Windows) -> JudgedSteps:
-        """All signals together."""
-        told = torch.stack([self.tell(name, windows) for name in SIGNALS]).numpy()
-        prior = float(self.prior)
-        each = np.stack([self.worth(name, told[i]) for i, name in enumerate(SIGNALS)])
-        used = [i for i in range(len(SIGNALS)) if self.log_odds[i].any()]
-        total = prior + each.sum(0)  # log-odds (N,)
-        without = np.stack([_probability(total - each[i]) for i in used] or [_probability(total)])
-        return JudgedSteps(
-            optimality=2 * _probability(total) - 1,
-            parts={SIGNALS[i]: 2 * _probability(prior + each[i]) - 1 for i in used},
-            spread=2 * without.std(0),
-        )
+    def share(self) -> GoodShare:
+        return GoodShare(*self.good_share.tolist())
+
+    def judge(self, windows: Windows, answers: frozenset[str]) -> JudgedSteps:
+        """The answers that are asked for: step, episode, integrity."""
+        found: dict[str, Any] = {"optimality": np.zeros(len(windows))}
+        if "step" in answers and self.heard:
+            found |= self._judge_steps(windows)
+        if "episode" in answers and self.episodes.heard:
+            told = self.of_episodes(windows, self.episodes.heard)
+            quality, alone = self.episodes(told, windows.times.numpy())
+            found |= {"quality": quality, "quality_parts": alone}
+        if "integrity" in answers:
+            with torch.no_grad():
+                index = torch.arange(len(windows))
+                sound = self.integrity(windows, index, self.standardise).numpy()
+            found["integrity"] = sound
+        return JudgedSteps(**found)
+
+    def _judge_steps(self, windows: Windows) -> dict[str, Any]:
+        index = torch.arange(len(windows))
+        idles = self.doing.idles(windows, index).numpy()
+        each = {name: self.worth(name, self.tell(name, windows, index).numpy()) for name in self.heard}
+        total = np.where(idles, float(self.idling), np.sum(list(each.values()), 0))  # log-odds (N,)
+        prior, low, high = self.share().odds
+        without = [
+            _probability(prior + total - np.where(idles, 0.0, part)) for part in each.values()
+        ]
+        between = (_probability(high + total) - _probability(low + total)) / (2 * 1.96)
+        hangs = np.std(without, axis=0) if len(without) > 1 else 0.0
+        parts = {
+            name: 2 * _probability(prior + np.where(idles, float(self.idling), part)) - 1
+            for name, part in each.items()
+        }
+        return {
+            "optimality": 2 * _probability(prior + total) - 1,
+            "parts": parts,
+            "spread": 2 * np.hypot(hangs, between),
+        }
+
+    def of_episodes(self, windows: Windows, names: list[str]) -> dict[str, Array]:
+        """What each episode signal says of each step. (N,)"""
+        index = torch.arange(len(windows))
+        told = {}
+        for name in names:
+            if name == "pace":
+                told[name] = self.pace(rates_of(windows, len(self.doing.idle)))
+            elif name == "likelihood":
+                told[name] = self.tell(name, windows, index).numpy()
+            else:
+                told[name] = self.outcome(name, windows, index).numpy()
+        return told
 
 
 class EvidenceJudge(FittedJudge):
@@ -270,43 +232,75 @@ class EvidenceJudge(FittedJudge):
         evidence: Evidence,
         inputs: Tensor,
         *,
+        asked: tuple[str, ...] = SIGNALS,
+        odd: Mapping[str, str] | None = None,
         random_state: Tensor | None = None,
         hyperparameters: dict[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
         """`inputs` are the entries of an observation that vary: the others are not looked at."""
-        self.spaces, self.name, self.seed = spaces, Judge.name, seed
+        self.spaces, self.name, self.seed = spaces, "evidence", seed
         self.hyperparameters = hyperparameters or {}
         self.random_state = random_state
         self.evidence = evidence.requires_grad_(False)
+        self.odd = dict(odd or {})
+        self._asked = asked
         self._inputs = inputs
         self._double = Evidence.of_tensors(evidence.state_dict()).double().requires_grad_(False)
 
-    @property
+    @cached_property
     def signals(self) -> tuple[Signal, ...]:
-        asked = str(self.hyperparameters.get("signals", "+".join(SIGNALS))).split("+")
-        areas = dict(zip(SIGNALS, self.evidence.separation.tolist(), strict=True))
-        nobody = not any(area > least for area, least in areas.values())
-        return tuple(
-            _signal(name, area, least, name in asked, nobody)
-            for name, (area, least) in areas.items()
-        )
+        found = []
+        for name, row in zip(STEP_SIGNALS, self.evidence.step_grounds.tolist(), strict=True):
+            if name in self._asked:
+                found.append(_step_signal(name, Ground(*row), self.evidence.heard))
+        for name, row in zip(EPISODE_SIGNALS, self.evidence.episode_grounds.tolist(), strict=True):
+            if name in self._asked:
+                found.append(_episode_signal(name, Ground(*row)))
+        return tuple(found)
+
+    @property
+    def good_share(self) -> GoodShare:
+        return self.evidence.share()
+
+    @cached_property
+    def unknown(self) -> Mapping[str, str]:  # type: ignore[override]
+        silent = {}
+        if not self.evidence.heard:
+            silent["step"] = (
+                "which steps are good is unknown: no signal predicts the actions of clean groups "
+                "that it never saw better than the same actions dealt out anew; give more clean "
+                "demonstrations, or more groups of them"
+            )
+        if not self.evidence.episodes.heard:
+            silent["episode"] = (
+                "how well an episode went is unknown: no signal rates clean groups above noisy "
+                "ones beyond chance; the noisy set may be as good, or the clean groups too few"
+            )
+        return silent
 
     def judge(self, packed: Trajectories) -> JudgedSteps:
-        return self._double.judge(self._windows(packed))
+        return self._double.judge(
+            self._windows(packed), frozenset({"step", "episode", "integrity"})
+        )
 
     def optimality(self, packed: Trajectories) -> Tensor:
-        return torch.from_numpy(self.evidence.judge(self._windows(packed)).optimality)
+        steps = self.evidence.judge(self._windows(packed), frozenset({"step"}))
+        return torch.from_numpy(steps.optimality)
 
-    def likelihood(self, packed: Trajectories) -> Tensor:
-        return self.evidence.tell("likelihood", self._windows(packed))
+    def likelihood(self, packed: Trajectories) -> Tensor | None:
+        if "likelihood" not in self._asked:
+            return None
+        windows = self._windows(packed)
+        index = torch.arange(len(windows))
+        return self.evidence.tell("likelihood", windows, index).exp().nan_to_num(0.0)
 
     def advice(self) -> Callable[[Tensor], Tensor] | None:
         return self._advice
 
     @cached_property
     def _advice(self) -> Callable[[Tensor], Tensor] | None:
-        if not any(signal.heard for signal in self.signals if signal.name == "value"):
+        if "value" not in self.evidence.heard:
             return None
         said = self.evidence.value.advice(lambda signal: self.evidence.worth("value", signal))
         return lambda observations: said(observations[:, self._inputs])
@@ -319,7 +313,7 @@ class EvidenceJudge(FittedJudge):
         return {**self.evidence.state_dict(), "inputs": self._inputs, **state}
 
     def configuration(self) -> dict[str, Any]:
-        return {}
+        return {"asked": list(self._asked), "odd": self.odd}
 
     @classmethod
     def build(
@@ -327,26 +321,48 @@ class EvidenceJudge(FittedJudge):
     ) -> EvidenceJudge:
         own = dict(tensors)
         inputs, state = own.pop("inputs"), own.pop("random_state", None)
-        return cls(spaces, Evidence.of_tensors(own), inputs, random_state=state)
+        return cls(
+            spaces,
+            Evidence.of_tensors(own),
+            inputs,
+            asked=tuple(configuration["asked"]),
+            odd=configuration["odd"],
+            random_state=state,
+        )
 
 
-def _signal(name: str, area: float, least: float, asked: bool, nobody: bool) -> Signal:
-    """Whether a signal is heard, in words; `nobody` means that none is."""
-    if not asked:
-        return Signal(name, False, "not asked for")
-    if np.isnan(area):
+def _step_signal(name: str, ground: Ground, heard: list[str]) -> Signal:
+    if np.isnan(ground.figure):
         return Signal(name, False, "it says nothing of these demonstrations")
-    told = f"it rates held-out clean steps above noisy ones with an AUROC of {area:.2f}"
-    if area > least:
-        return Signal(name, True, f"{told}, and chance would stay under {least:.2f}")
-    more = "; as none is better, it counts all the same" if nobody else ""
-    return Signal(name, False, f"{told}, where {least:.2f} is needed{more}")
+    told = (
+        f"it rates the actions of unseen clean groups above the same actions dealt out anew in "
+        f"{ground.figure:.0%} of {ground.groups:.0f}; by chance {_chance(ground)}"
+    )
+    if name in heard:
+        return Signal(name, True, told)
+    if name == "likelihood" and "consensus" in heard:
+        return Signal(name, True, f"{told}; heard as a part of consensus")
+    if ground.heard(STEP_LEVEL):
+        more = "it does not predict them better than likelihood does"
+        return Signal(name, False, f"{told}; but {more}")
+    return Signal(name, False, f"{told}, where under {STEP_LEVEL:.0%} is needed")
 
 
-def _n_actions(spaces: Spaces) -> int:
-    assert isinstance(spaces.action, gym.spaces.Discrete)
-    return int(spaces.action.n)
+def _episode_signal(name: str, ground: Ground) -> Signal:
+    if np.isnan(ground.figure):
+        return Signal(name, False, "it says nothing of these demonstrations", "episode")
+    told = (
+        f"it rates {ground.groups:.0f} unseen clean groups above noisy ones with an AUROC of "
+        f"{ground.figure:.2f}; by chance {_chance(ground)}"
+    )
+    if ground.heard(EPISODE_LEVEL):
+        return Signal(name, True, told, "episode")
+    return Signal(name, False, f"{told}, where under {EPISODE_LEVEL:.1%} is needed", "episode")
+
+
+def _chance(ground: Ground) -> str:
+    return "under 0.1%" if ground.chance < 0.001 else f"{ground.chance:.1%}"
 
 
 def _probability(log_odds: Array) -> Array:
-    return 1.0 / (1.0 + np.exp(-log_odds))
+    return np.asarray(1.0 / (1.0 + np.exp(-log_odds)))

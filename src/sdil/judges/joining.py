@@ -1,81 +1,155 @@
-"""Several signals become one score: whom to hear, and what each is worth.
+"""Several signals of steps become one score: what each is worth, and how many steps are good.
 
-The signals are joined as witnesses that see the same hidden fact, "this step is good", each in its
-own way (Dawid and Skene 1979): expectation-maximisation finds how far each can be trusted from how
-they agree with one another. A signal that does not even rate held-out clean steps above noisy ones
-is not heard. What cannot be found from such data is how many noisy steps are good: `good_share` is
-assumed.
+The signals are witnesses that see the same hidden fact, "this step is good", each in its own way
+(Dawid and Skene 1979): expectation-maximisation finds how far each can be trusted from how they
+agree with one another, and clean steps, which are known to be good, count among the good ones.
+
+How many noisy steps are good cannot be found without an assumption. Ours: *good noisy steps are
+rated like clean ones, and hardly any bad one is rated as high as nine in ten clean ones.* Then the
+share of noisy steps above that line, over the share of clean ones above it, is the share of good
+ones. It is read off at two such lines; the interval holds both, what groups drawn anew would give,
+and a tenth more to either side.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from sdil.spaces import Array
 
 N_BINS = 10
-_ROUNDS = 5  # more of them fade what only two signals agree on
+_ROUNDS = 5
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
-_STANDARD_ERRORS = 2.0  # by which a signal must rate clean steps above noisy ones to be heard
+_ANCHOR = 5.0  # a clean step counts as so many noisy ones
+_FEW = 5.0  # as if so many more steps of each kind had been seen
+_LINES = (0.1, 0.2)  # shares of clean steps under the lines
+_ASSUMED = 0.1  # by how much the share may be off for what is assumed
+_DRAWS = 100
+_STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
 
 
-def separation(clean: Array, noisy: Array) -> tuple[float, float]:
-    """How well a signal rates clean steps above noisy ones: the area under the ROC curve, and the
-    area beyond which it is no chance (Mann and Whitney). NaN where one of them has no steps.
-    """
-    from scipy.stats import rankdata
+@dataclass(frozen=True)
+class GoodShare:
+    """The share of noisy steps that are good, and between which it lies."""
 
-    a, b = clean[~np.isnan(clean)], noisy[~np.isnan(noisy)]
-    if not len(a) or not len(b):
-        return np.nan, np.nan
-    ranks = rankdata(np.concatenate([a, b]))[: len(a)]
-    area = (ranks.mean() - (len(a) + 1) / 2) / len(b)
-    error = np.sqrt((len(a) + len(b) + 1) / (12 * len(a) * len(b)))
-    return float(area), float(0.5 + _STANDARD_ERRORS * error)
+    point: float
+    low: float
+    high: float
+
+    @property
+    def odds(self) -> tuple[float, float, float]:
+        """Log-odds of `point`, `low` and `high`, none of them certain."""
+        p = np.clip([self.point, self.low, self.high], 0.02, 0.98)
+        point, low, high = np.log(p / (1 - p)).tolist()
+        return point, low, high
 
 
-def weigh_signals(signals: list[Array], good_share: float) -> tuple[list[Array], list[Array]]:
-    """Bins of each signal, and the log-odds of "good" that each bin is worth.
+def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> list[Array]:
+    """The log-odds of "good" that each of ten bins of each signal is worth.
 
-    Expectation-maximisation over the noisy steps (N,), begun at the mean of their ranks. Within a
-    signal more is never worse. A signal that is alone has nobody to agree with: its ranks decide.
+    Bins hold equal numbers of noisy steps (N,). Expectation-maximisation over the noisy steps,
+    begun at the mean of their ranks; clean steps (R,) are good. Within a signal more is never
+    worse.
     """
     from scipy.stats import rankdata
     from sklearn.isotonic import IsotonicRegression
 
-    n = len(signals[0])
-    edges, bins = [], []
+    edges = [bin_edges(signal) for signal in noisy]
+    good_bins = [_bins(signal, cuts) for signal, cuts in zip(clean, edges, strict=True)]
+    bins = [_bins(signal, cuts) for signal, cuts in zip(noisy, edges, strict=True)]
+    n = len(noisy[0])
     ranks = np.zeros(n)
-    for signal in signals:
+    for signal in noisy:
         known = ~np.isnan(signal)
-        cuts = np.quantile(signal[known], np.arange(1, N_BINS) / N_BINS) if known.any() else None
-        edges.append(np.full(N_BINS - 1, np.inf) if cuts is None else cuts)
-        bins.append(np.where(known, np.searchsorted(edges[-1], signal, side="right"), -1))
-        ranks[known] += (rankdata(signal[known]) - 0.5) / known.sum() - 0.5
+        ranks[known] += (rankdata(signal[known]) - 0.5) / max(known.sum(), 1) - 0.5
     prior = np.log(good_share / (1 - good_share))
     p = 0.05 + 0.9 * rankdata(ranks) / n
-    log_odds = [np.zeros(N_BINS) for _ in signals]
-    for _ in range(_ROUNDS if len(signals) > 1 else 1):
+    log_odds = [np.zeros(N_BINS) for _ in noisy]
+    for _ in range(_ROUNDS):
         total = np.full(n, prior)
-        for i, signal_bins in enumerate(bins):
-            known = signal_bins >= 0
-            share = np.bincount(signal_bins[known], minlength=N_BINS) / max(known.sum(), 1)
-            few = 5.0 * share  # as if five more steps of each kind had been seen
-            good = np.bincount(signal_bins[known], p[known], N_BINS) + few
-            bad = np.bincount(signal_bins[known], 1 - p[known], N_BINS) + few
+        for i, (of_clean, of_noisy) in enumerate(zip(good_bins, bins, strict=True)):
+            known = of_noisy >= 0
+            share = np.bincount(of_noisy[known], minlength=N_BINS) / max(known.sum(), 1)
+            good = np.bincount(of_noisy[known], p[known], N_BINS) + _FEW * share
+            good += _ANCHOR * np.bincount(of_clean[of_clean >= 0], minlength=N_BINS)
+            bad = np.bincount(of_noisy[known], 1 - p[known], N_BINS) + _FEW * share
             used = share > 0
             ratio = np.log(good[used] / good.sum()) - np.log(bad[used] / bad.sum())
             found = np.zeros(N_BINS)
             found[used] = IsotonicRegression().fit_transform(
                 np.flatnonzero(used), ratio, sample_weight=share[used]
             )
-            log_odds[i] = _TRUST * found
-            total += np.where(known, log_odds[i][signal_bins], 0.0)
+            log_odds[i] = _TRUST * found + _STEEP * np.arange(N_BINS)
+            total += np.where(known, log_odds[i][of_noisy], 0.0)
         p = 1.0 / (1.0 + np.exp(-total))
-    return edges, log_odds
+    return log_odds
 
 
-def worth(signal: Array, edges: Array, log_odds: Array) -> Array:
-    """The log-odds that each value stands for; 0 where it is NaN: nothing is known. (N,)"""
-    found = log_odds[np.searchsorted(edges, signal, side="right")]
+def bin_edges(signal: Array) -> Array:
+    """Where bins with equal numbers of steps meet. (N_BINS - 1,)"""
+    known = signal[~np.isnan(signal)]
+    if not len(known):
+        return np.full(N_BINS - 1, np.inf)
+    return np.asarray(np.quantile(known, np.arange(1, N_BINS) / N_BINS))
+
+
+def bin_middles(signal: Array) -> Array:
+    """The median of the values in each bin; NaN in an empty one. (N_BINS,)"""
+    bins = _bins(signal, bin_edges(signal))
+    return np.array(
+        [np.median(signal[bins == b]) if (bins == b).any() else np.nan for b in range(N_BINS)]
+    )
+
+
+def worth(signal: Array, middles: Array, log_odds: Array) -> Array:
+    """The log-odds that each value stands for, straight lines between the middles of bins; 0 where
+    it is NaN: nothing is known. (N,)"""
+    used = ~np.isnan(middles)
+    if not used.any():
+        return np.zeros(len(signal))
+    found = np.interp(signal, middles[used], log_odds[used])
     return np.where(np.isnan(signal), 0.0, found)
+
+
+def estimate_good_share(
+    clean: Array, clean_group: Array, noisy: Array, noisy_group: Array, *, seed: int
+) -> GoodShare:
+    """From joined log-odds of clean and of noisy steps, and which groups they are of."""
+    order = np.argsort(clean, kind="stable")
+    ranked = clean[order]
+    _, of_clean = np.unique(clean_group[order], return_inverse=True)
+    _, of_noisy = np.unique(noisy_group, return_inverse=True)
+    rng = np.random.default_rng([seed, 7])
+    above = len(ranked) - np.searchsorted(ranked, noisy, side="right")
+    sorted_noisy = np.argsort(above, kind="stable")  # highest first
+
+    def shares(clean_weight: Array, noisy_weight: Array) -> Array:
+        reached = np.cumsum(clean_weight) / clean_weight.sum()
+        of_noisy_reached = np.cumsum(noisy_weight[sorted_noisy]) / noisy_weight.sum()
+        found = []
+        for line in _LINES:
+            at = min(int(np.searchsorted(reached, line)), len(ranked) - 1)
+            at = int(np.searchsorted(ranked, ranked[at]))  # the first of those that are alike
+            # noisy steps that are not under this clean one
+            count = int(np.searchsorted(above[sorted_noisy], len(ranked) - at, side="left"))
+            higher = of_noisy_reached[count - 1] if count else 0.0
+            found.append(higher / max(1.0 - (reached[at - 1] if at else 0.0), 1e-9))
+        return np.array(found)
+
+    def drawn(of: Array) -> Array:
+        n = int(of.max()) + 1
+        return rng.multinomial(n, np.full(n, 1 / n))[of] + 1e-12
+
+    found = shares(np.ones(len(ranked)), np.ones(len(noisy)))
+    anew = np.array([shares(drawn(of_clean), drawn(of_noisy)).mean() for _ in range(_DRAWS)])
+    point = float(np.clip(found.mean(), 0.0, 1.0))
+    reach = max(float(np.ptp(found)) / 2, _ASSUMED) + 1.96 * float(anew.std())
+    low, high = np.clip([point - reach, point + reach], 0.0, 1.0).tolist()
+    return GoodShare(point, low, high)
+
+
+def _bins(signal: Array, edges: Array) -> Array:
+    """-1 where nothing is known. (N,)"""
+    return np.where(np.isnan(signal), -1, np.searchsorted(edges, signal, side="right"))

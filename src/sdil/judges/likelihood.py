@@ -1,6 +1,9 @@
-"""The signal "likelihood": how likely clones of the clean set find the action.
+"""The signals "likelihood" and "consensus": how likely clones find the action.
 
-Blind to where no clean demonstration has been, and to good ways that none of them shows.
+The first are clones of the clean set: blind to where no clean demonstration has been, and to good
+ways that none of them shows. The second are clones of both sets, noisy steps by their score, that
+did not see the episode: they know those ways too. Where one may idle (`doing.py`), both speak only
+of steps that act, and say how likely the action is given that one acts: waiting is always likely.
 """
 
 from __future__ import annotations
@@ -9,52 +12,66 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.judges.ensemble import MEMBERS, Ensemble
+from sdil.judges.material import Pools
 from sdil.networks.encoders import Standardise
+from sdil.networks.ensemble import Ensemble
 from sdil.training import Stages
 from sdil.windows import Windows
 
+_LEAST = 1e-4  # probabilities under it are alike
+_NEVER = -30.0  # the logit of an action that idles
 
-class Likelihood(nn.Module):
-    """Clones of the clean set."""
 
-    def __init__(self, members: int, n_inputs: int, hidden: int, n_actions: int) -> None:
+class Clones(nn.Module):
+    """Behaviour cloning, several times over."""
+
+    def __init__(self, networks: Ensemble, idle: Tensor) -> None:
         super().__init__()
-        self.clones = Ensemble(members, n_inputs, hidden, n_actions)
+        self.networks = networks
+        self.idle: Tensor
+        self.register_buffer("idle", idle.clone())
 
-    def forward(self, windows: Windows, standardise: Standardise) -> Tensor:
-        """`p(a_t | s_t)`, the mean over the clones. (N,)"""
-        parts = []
-        for index in windows.parts():
-            states = standardise(windows.at(index).state)
-            probs = self.clones(states.expand(len(self.clones), -1, -1)).softmax(2).mean(0)
-            parts.append(probs.gather(1, windows.actions_at(index).long()[:, None])[:, 0])
-        return torch.cat(parts).double()
+    def forward(self, states: Tensor) -> Tensor:
+        """`log p(a | s)`, p the mean over the clones, given that one acts; NaN for actions that
+        idle. States are standardised. (B, A)"""
+        logits = self.networks(states)
+        logits[..., self.idle] = _NEVER
+        found = logits.softmax(2).mean(0).clamp(min=_LEAST).log()
+        found[:, self.idle] = torch.nan
+        return found
 
-    def learn(
-        self,
-        windows: Windows,
-        n_clean: int,
-        standardise: Standardise,
-        stages: Stages,
-        generator: torch.Generator,
-        *,
-        batch_size: int,
-        updates: int,
-    ) -> None:
-        """Behaviour cloning of the first `n_clean` steps, several times over."""
+    def only(self, members: list[int]) -> Clones:
+        return Clones(self.networks.only(members), self.idle)
 
-        def loss(_: Tensor) -> dict[str, Tensor]:
-            drawn = torch.randint(n_clean, (MEMBERS * batch_size,), generator=generator)
-            states = standardise(windows.at(drawn).state)
-            logits = self.clones(states.view(MEMBERS, batch_size, -1))
-            return {"imitation": F.cross_entropy(logits.flatten(0, 1), windows.actions_at(drawn))}
 
-        stages.converge(
-            "clone clean",
-            {"clones": self.clones},
-            loss=loss,
-            valid_loss=None,
-            n_samples=n_clean,
-            updates=updates,
-        )
+def learn_clones(
+    phase: str,
+    networks: Ensemble,
+    windows: Windows,
+    standardise: Standardise,
+    pools: tuple[Pools, ...],
+    stages: Stages,
+    generator: torch.Generator,
+    *,
+    batch_size: int,
+    updates: int,
+) -> None:
+    """Clone steps that are drawn from these pools, as many from each."""
+    each = max(1, batch_size // len(pools))
+
+    def loss(_: Tensor) -> dict[str, Tensor]:
+        drawn = torch.cat([pool.draw(each, generator) for pool in pools], 1)  # (members, B)
+        flat = drawn.flatten()
+        states = standardise(windows.observations[windows.rows[flat]])
+        logits = networks(states.view(*drawn.shape, -1))
+        actions = windows.actions_at(flat).long()
+        return {"imitation": F.cross_entropy(logits.flatten(0, 1), actions)}
+
+    stages.converge(
+        phase,
+        {"clones": networks},
+        loss=loss,
+        valid_loss=None,
+        n_samples=len(windows),
+        updates=updates,
+    )

@@ -1,60 +1,80 @@
 """The signal "progress": how much nearer a step brings us to the end of a clean demonstration.
 
-By a temporal distance that is learned from clean and noisy demonstrations alike: a noisy one is a
-good demonstration of how to reach what it reached. Blind where demonstrations have no end worth
-reaching, such as those that a clock cuts.
+By the temporal distance of `distance.py`. Blind where demonstrations have no end worth reaching,
+and so silent where no clean one ended: a clock that cuts them off is no end.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.judges.ensemble import MEMBERS, Ensemble
+from sdil.judges.distance import FAR
+from sdil.judges.material import Material
 from sdil.networks.encoders import Standardise
-from sdil.training import Stages
+from sdil.networks.ensemble import Ensemble
 from sdil.windows import DistinctStates, Windows
 
 REACH = 2  # it is looked at over so many steps to either side
 SOFTNESS = 0.2  # of the minimum over waypoints, in lengths of a clean demonstration
 WAYPOINTS = 64
-_EXPECTILE = 0.1  # low: the shortest of the ways that were seen counts
 _PAIRS_AT_ONCE = 2**17
 
 
 class Progress(nn.Module):
-    """A temporal distance, and states of clean demonstrations to measure it to."""
+    """States of clean demonstrations that ended, to measure the way to."""
 
     waypoints: Tensor
-    """States of clean demonstrations, standardised. (P, I)"""
+    """Standardised. (P, I)"""
     remaining: Tensor
     """How far each is from the end of its demonstration, in mean lengths of one. (P,)"""
 
-    def __init__(self, members: int, n_inputs: int, hidden: int, waypoints: int) -> None:
+    def __init__(self, waypoints: Tensor, remaining: Tensor) -> None:
         super().__init__()
-        self.distance = Ensemble(members, 2 * n_inputs, hidden, 1)
-        self.register_buffer("waypoints", torch.zeros(waypoints, n_inputs))
-        self.register_buffer("remaining", torch.zeros(waypoints))
+        self.register_buffer("waypoints", waypoints)
+        self.register_buffer("remaining", remaining)
 
-    def forward(self, windows: Windows, standardise: Standardise) -> Tensor:
-        """How much less is left to go after a step than before, over a few steps around it. (N,)
+    @staticmethod
+    def towards(
+        material: Material, standardise: Standardise, without: int | None, seed: int
+    ) -> Progress:
+        """Some states of clean demonstrations, of the fold `without` none."""
+        windows, index = material.windows, np.arange(material.n_clean)
+        ended = windows.ended.numpy() & windows.has_next.numpy()
+        last = np.cumsum(np.bincount(material.trajectory)) - 1
+        last_of = last[material.trajectory[index]]
+        there = ended[last_of] & windows.has_next.numpy()[index]
+        if without is not None:
+            there &= material.fold[index] != without
+        chosen = np.random.default_rng([seed, 12]).permutation(index[there])[:WAYPOINTS]
+        following, _ = windows.next_states_at(torch.from_numpy(chosen))
+        left = (last_of[chosen] - chosen) / material.unit
+        return Progress(standardise(following), torch.from_numpy(left).float())
 
-        NaN where the state after it is not known, and where there are no waypoints.
+    def forward(
+        self, windows: Windows, index: Tensor, distance: Ensemble, standardise: Standardise
+    ) -> Tensor:
+        """How much less is left to go after a step than before, over a few steps around it. (B,)
+
+        NaN where the state after it is not known, and where there are no waypoints. `index` holds
+        whole episodes.
         """
         if not len(self.waypoints):
-            return torch.full((len(windows),), torch.nan, dtype=torch.float64)
-        exists, rows = windows.has_next, windows.rows
+            return torch.full((len(index),), torch.nan, dtype=torch.float64)
+        exists, rows = windows.has_next[index], windows.rows[index]
         used = torch.cat([rows, rows[exists] + 1]).unique()
         states = DistinctStates(windows.observations[used].numpy())  # they often come again
-        to_go = self.to_go(windows.observations[used[states.first]], standardise)[states.of_rows]
+        distinct = windows.observations[used[states.first]]
+        to_go = self.to_go(distinct, distance, standardise)[states.of_rows]
         left = torch.zeros(len(windows.observations) + 1, dtype=torch.float64)
         left[used] = to_go.double()
-        return _smooth(left[rows] - left[rows + 1], exists, windows.times)
+        return _smooth(left[rows] - left[rows + 1], exists, windows.times[index])
 
-    def to_go(self, states: Tensor, standardise: Standardise) -> Tensor:
+    def to_go(self, states: Tensor, distance: Ensemble, standardise: Standardise) -> Tensor:
         """How far it is to the end of a clean demonstration, over the best of waypoints. (B,)"""
         split = standardise.mean.shape[0]
-        first, bias = self.distance.weights[0], self.distance.biases[0]
+        first, bias = distance.weights[0], distance.biases[0]
         members, hidden = first.shape[0], first.shape[2]
         goal_part = torch.matmul(self.waypoints, first[:, split:])  # (E, P, H)
         at_once = max(1, _PAIRS_AT_ONCE // (members * len(self.waypoints)))
@@ -62,65 +82,10 @@ class Progress(nn.Module):
         for some in states.split(at_once):
             state_part = torch.matmul(standardise(some), first[:, :split]) + bias  # (E, B, H)
             both = (state_part[:, :, None] + goal_part[:, None]).view(members, -1, hidden)
-            steps = self.distance.after_first(both).view(members, len(some), -1)
+            steps = distance.after_first(both)[..., FAR].view(members, len(some), -1)
             whole = steps + self.remaining
             parts.append(-SOFTNESS * torch.logsumexp(-whole / SOFTNESS, 2).mean(0))
         return torch.cat(parts)
-
-    def learn(
-        self,
-        windows: Windows,
-        n_clean: int,
-        standardise: Standardise,
-        last_of: Tensor,
-        unit: float,
-        stages: Stages,
-        generator: torch.Generator,
-        *,
-        batch_size: int,
-        updates: int,
-    ) -> None:
-        """Low-expectile regression on (state, later state of the same episode) -> steps between.
-
-        `last_of` is the number of the last step of each step's episode, `unit` the mean length of a
-        clean demonstration.
-        """
-        each = max(1, batch_size // 2)
-        size = MEMBERS * each
-        of_clean = size // 4
-        farthest = last_of - torch.arange(len(windows)) + windows.has_next[last_of].long()  # (N,)
-        begun = torch.where(farthest > 0)[0]
-        begun_clean = begun[begun < n_clean]
-
-        def loss(_: Tensor) -> dict[str, Tensor]:
-            def draw(among: Tensor, count: int) -> Tensor:
-                return among[torch.randint(len(among), (count,), generator=generator)]
-
-            step = torch.cat([draw(begun, size - of_clean), draw(begun_clean, of_clean)])
-            step = step[torch.randperm(size, generator=generator)]
-            ahead = 1 + (torch.rand(size, generator=generator) * farthest[step]).long()
-            rows = windows.rows[step]
-            pair = torch.cat(
-                [
-                    standardise(windows.observations[rows]),
-                    standardise(windows.observations[rows + ahead]),
-                ],
-                1,
-            )
-            found = self.distance(pair.view(MEMBERS, each, -1)).flatten()
-            excess = ahead / unit - found
-            weight = torch.where(excess < 0, 1 - _EXPECTILE, _EXPECTILE)
-            return {"distance": (weight * excess.square()).mean()}
-
-        stages.converge(
-            "measure distances",
-            {"distance": self.distance},
-            loss=loss,
-            valid_loss=None,
-            n_samples=len(windows),
-            updates=updates,
-            without_decay=("distance",),
-        )
 
 
 def _smooth(values: Tensor, exists: Tensor, times: Tensor) -> Tensor:

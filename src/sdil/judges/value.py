@@ -2,13 +2,14 @@
 
 By planning in the graph of all recorded transitions towards the ends of clean demonstrations; the
 temporal distance of `progress.py` prices ways that nobody recorded. Blind to actions that were not
-recorded, and where states never come again.
+recorded, and where states never come again, and silent where no clean demonstration ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -32,28 +33,27 @@ class Value(nn.Module):
     advantage: Tensor
     """The value signal of each action there; NaN where it was never seen. (U, A)"""
 
-    def __init__(self, n_states: int, n_inputs: int, n_actions: int) -> None:
+    def __init__(self, states: Tensor, advantage: Tensor) -> None:
         super().__init__()
-        self.register_buffer("states", torch.zeros(n_states, n_inputs))
-        self.register_buffer("advantage", torch.zeros(n_states, n_actions))
+        self.register_buffer("states", states)
+        self.register_buffer("advantage", advantage)
 
-    def forward(self, windows: Windows) -> Tensor:
-        """The advantage of the action in the graph; 0 where there is nothing to compare. (N,)"""
-        index = torch.arange(len(windows))
-        known = DistinctStates(self.states.float().numpy())
-        found = torch.from_numpy(known.of(windows.at(index).state.float().numpy()))
-        advantage = torch.zeros(len(index), dtype=torch.float64)
-        seen = found >= 0
-        actions = windows.actions_at(index[seen]).long()
-        advantage[seen] = self.advantage[found[seen], actions].double().nan_to_num(0.0)
-        return advantage
+    def forward(self, states: Tensor) -> Tensor:
+        """The advantage of each action in the graph; 0 where there is nothing to compare. (B, A)"""
+        found = torch.from_numpy(self._known.of(states.float().numpy()))
+        nothing = self.advantage.new_zeros(1, self.advantage.shape[1])
+        return torch.cat([self.advantage.nan_to_num(0.0), nothing])[found]  # -1 is the last row
+
+    @cached_property
+    def _known(self) -> DistinctStates:
+        return DistinctStates(self.states.float().numpy())
 
     def advice(self, worth: Callable[[Array], Array]) -> Callable[[Tensor], Tensor]:
         """States (B, I) to the log-odds of "good" of each action (B, A); `worth` maps the signal to
         them. 0 where the state was not recorded with several actions, and for an action that was
         not recorded there: neither better nor worse than the others.
         """
-        known = DistinctStates(self.states.float().numpy())
+        known = self._known
         nothing = torch.zeros(1, self.advantage.shape[1], dtype=torch.float64)
         said = torch.from_numpy(worth(self.advantage.nan_to_num(0.0).numpy())).double()
         rows = torch.cat([said, nothing])  # the last row: a state not recorded
@@ -70,30 +70,33 @@ class RecordedGraph:
     """Of each transition, the number of the state it leaves. (E,)"""
     actions: Array
     after: Array
-    ends: Array
-    """Numbers of the states in which clean demonstrations end."""
     n_actions: int
 
     @staticmethod
-    def of(
-        windows: Windows, following: Tensor, exists: Tensor, ends: Tensor, n_actions: int
-    ) -> RecordedGraph:
-        """`following` are the states after each step, where `exists`; `ends` are the steps that
-        end clean demonstrations."""
-        index = torch.arange(len(windows))
+    def of(windows: Windows, n_steps: int, n_actions: int) -> RecordedGraph:
+        """Of the first `n_steps` steps."""
+        index = torch.arange(n_steps)
+        following, exists = windows.next_states_at(index)
         rows = torch.cat([windows.at(index).state, following]).float()
         distinct = DistinctStates(rows.numpy())
         before, after = distinct.of_rows.view(2, -1).numpy()
         known = exists.numpy()
-        actions = windows.actions_at(index).long().numpy()
         return RecordedGraph(
             rows[distinct.first],
             before[known],
-            actions[known],
+            windows.actions_at(index).long().numpy()[known],
             after[known],
-            after[ends.numpy()],
             n_actions,
         )
+
+    def numbers_after(self, windows: Windows, steps: Array) -> Array:
+        """The numbers of the states after these steps."""
+        following, _ = windows.next_states_at(torch.from_numpy(steps))
+        return np.unique(self._distinct.of(following.float().numpy()))
+
+    @cached_property
+    def _distinct(self) -> DistinctStates:
+        return DistinctStates(self.states.numpy())
 
     @property
     def several(self) -> Array:
@@ -102,15 +105,17 @@ class RecordedGraph:
         seen[self.before, self.actions] = True
         return np.flatnonzero(seen.sum(1) > 1)
 
-    def advantage(self, to_go: Callable[[Tensor], Tensor] | None, unit: float) -> Array:
+    def advantage(
+        self, ends: Array, to_go: Callable[[Tensor], Tensor] | None, unit: float
+    ) -> Array:
         """The value signal of each state and action that was seen, NaN elsewhere. (U, A)
 
-        `to_go` knows how far each state seems to be from an end by ways that nobody recorded;
+        `ends` are numbers of the states in which clean demonstrations end. `to_go` knows how far each state seems to be from an end by ways that nobody recorded;
         without it only recorded ones count. `unit` is the mean length of a clean demonstration.
         """
-        steps = self.before, self.actions, self.after, self.ends
+        steps = self.before, self.actions, self.after, ends
         shape, discount = (len(self.states), self.n_actions), float(np.exp(-1.0 / unit))
-        if to_go is None or not len(self.ends):
+        if to_go is None:
             return plan(*steps, shape, discount)
         away = (to_go(self.states).double().numpy() + _DETOUR).clip(min=0.0)
         planned = [plan(*steps, shape, discount, np.exp(-price * away)) for price in _PRICES]

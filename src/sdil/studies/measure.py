@@ -17,7 +17,7 @@ import numpy as np
 
 from sdil.acting import DEFAULT, GREEDY, ListenToValue, WithoutCircles, describe_acting
 from sdil.demonstrations import Demonstrations
-from sdil.evaluation.metrics import action_metrics, predict_recorded
+from sdil.evaluation.metrics import action_metrics, mean_nll, predict_recorded
 from sdil.evaluation.rollout import evaluate
 from sdil.policy import Policy
 from sdil.spaces import Array
@@ -25,7 +25,6 @@ from sdil.spaces import Array
 TEST = 300  # clean test trajectories
 LEAST_VALID = 10  # validation takes half as many trajectories as training, at least these
 _VALID, _EPISODES, _TEST, _EXPERTS = 10_000, 20_000, 30_000, 40_000  # added to the seed
-_LEAST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,8 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
     )
     seconds = time.process_time() - began
     probs, actions = predict_recorded(policy, pool.valid.clean)
-    taken = probs[np.arange(len(actions)), actions]
     measures: dict[str, Any] = {
-        "valid_nll": float(-np.log(np.maximum(taken, _LEAST_PROBABILITY)).mean()),
+        "valid_nll": mean_nll(probs, actions),
         "valid_acc": float((probs.argmax(1) == actions).mean()),
     }
     if inputs["measured"] == "validation":

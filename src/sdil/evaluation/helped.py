@@ -1,0 +1,189 @@
+"""Did curating help? Behaviour cloning with and without it, on clean steps that it has not seen.
+
+The same small network is cloned from the clean set alone, with all noisy steps, with those that
+were kept, with all of them weighed, and with as much dropped at random, and measured on clean
+groups that were left out (`cross_fitting`). Differences are paired by group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sdil.curation import Curated
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.evaluation.comparisons import Estimate, mean_interval
+from sdil.evaluation.cross_fitting import Folds, Progress, cross_fit
+from sdil.spaces import Array
+from sdil.training import check_seed
+
+WORTH = 0.01
+"""The least gain in NLL that counts: where the interval holds none so large, it did not help."""
+DRAWS = 3
+"""How often `random` is drawn; the luckiest is what a judgement has to beat."""
+LABELS = {
+    "clean": "clean alone",
+    "all": "clean + all noisy",
+    "curated": "clean + curated",
+    "weighted": "clean + weighted",
+    "random": "clean + random",
+}
+"""What each row learns from, in words."""
+Verdict = Literal["helped", "did not help", "cannot tell", "not measured"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Behaviour cloning from one choice of noisy steps, on clean steps that it has not seen."""
+
+    name: str
+    """One of `LABELS`."""
+    noisy_steps: float
+    """How many noisy steps it learns from, by weight."""
+    nll: Estimate
+    """Negative log-likelihood per step, mean over clean groups, with Student's 95% interval."""
+    error: Estimate
+    """The share of steps at which another action is the likeliest; likewise."""
+    minus_all: Estimate | None
+    """Its NLL minus that of `all`, paired by group."""
+    minus_random: Estimate | None
+    """Its NLL minus that of `random`, paired by group."""
+
+
+@dataclass(frozen=True)
+class Helped:
+    """The answer, and what it rests on."""
+
+    verdict: Verdict
+    sentence: str
+    """The verdict with its figures, in words."""
+    recommended: str | None
+    """The row with the lowest NLL, but for `random`: what to learn from."""
+    rows: tuple[Row, ...]
+    groups: int
+    """Clean groups that were left out in turn."""
+    folds: int
+    seed: int
+
+
+def did_it_help(
+    demos: Demonstrations,
+    curated: Curated,
+    *,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+) -> Helped:
+    """Does behaviour cloning gain by what `curate(demos, ...)` made of the noisy set?
+
+    `random` drops as much as was dropped, in stretches of the same kind; where steps were weighed,
+    it gives the same weights to other steps. It is the best of `DRAWS` draws: intervals are over
+    clean groups, and know nothing of how lucky a draw is.
+    """
+    check_seed(seed)
+    groups = len({i if group is None else group for i, group in enumerate(demos.clean.groups)})
+    if curated.which == "clean":
+        return _not_measured("the clean set is what others are measured on", groups, seed)
+    if [len(mask) for mask in curated.kept] != demos.noisy.lengths.tolist():
+        raise InputError("give the demonstrations that were curated, as they were before")
+    if groups < 2:
+        return _not_measured(
+            "there is one clean group (or episode), and none is left to measure on", groups, seed
+        )
+    folds = Folds.deal(demos, seed=seed)
+    weights = _weights(curated, seed)
+    drawn = [weight for of_row in weights.values() for weight in of_row]
+    found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=on_progress)
+    names = [name for name, of_row in weights.items() for _ in of_row]
+    order = np.argsort(found.nll.mean(1))[::-1]  # the best of a name comes last, and stays
+    at = {names[i]: int(i) for i in order}
+    nll = {name: found.nll[at[name]] for name in weights}
+
+    def minus(name: str, other: str) -> Estimate | None:
+        return mean_interval(nll[name] - nll[other]) if other in nll and other != name else None
+
+    rows = {
+        name: Row(
+            name=name,
+            noisy_steps=float((drawn[at[name]] * folds.noisy).sum(1).mean()),
+            nll=mean_interval(nll[name]),
+            error=mean_interval(found.error[at[name]]),
+            minus_all=minus(name, "all"),
+            minus_random=minus(name, "random"),
+        )
+        for name in weights
+    }
+    told = _tell(rows, "weighted" if curated.by == "weights" else "curated")
+    best = min((row for row in rows.values() if row.name != "random"), key=lambda r: r.nll.value)
+    return Helped(*told, best.name, tuple(rows.values()), groups, len(folds), seed)
+
+
+def _not_measured(why: str, groups: int, seed: int) -> Helped:
+    return Helped("not measured", f"not measured: {why}", None, (), groups, 0, seed)
+
+
+def _weights(curated: Curated, seed: int) -> dict[str, list[Array]]:
+    """What each noisy step weighs in each row, (noisy steps,), and in each of its draws."""
+    kept = np.concatenate(curated.kept)
+    rows = {"clean": [np.zeros(len(kept))], "all": [np.ones(len(kept))]}
+    rng, dropped = np.random.default_rng(seed), int((~kept).sum())
+    if dropped:
+        rows["curated"] = [kept.astype(np.float64)]
+    weighed = curated.weights if curated.by == "weights" else curated.weighing
+    if weighed is not None:
+        rows["weighted"] = [np.concatenate(weighed)]
+    if curated.by == "weights":
+        rows["random"] = [rng.permutation(rows["weighted"][0]) for _ in range(DRAWS)]
+    elif dropped:
+        rows["random"] = [
+            _left_at_random(curated.stretches, dropped, rng).astype(np.float64)
+            for _ in range(DRAWS)
+        ]
+    return rows
+
+
+def _left_at_random(stretches: Array, dropped: int, rng: np.random.Generator) -> Array:
+    """Which steps are left when stretches are dropped at random, about so many steps. (N,)"""
+    order = rng.permutation(len(stretches))
+    total = np.concatenate([[0], np.cumsum(stretches[order])])
+    left = np.ones(len(stretches), bool)
+    left[order[: int(np.abs(total - dropped).argmin())]] = False
+    return np.repeat(left, stretches)
+
+
+def _tell(rows: dict[str, Row], chosen: str) -> tuple[Verdict, str]:
+    """The verdict on a row, and a sentence."""
+    row, everything = rows.get(chosen), rows["all"]
+    if row is None or row.minus_all is None or row.minus_random is None:
+        return "did not help", "it did not help: nothing was dropped"
+    (low, high), (low_of_luck, high_of_luck) = _ends(row.minus_all), _ends(row.minus_random)
+    than_all = (
+        f"than on all (NLL {row.nll.value:.3f} against {everything.nll.value:.3f}, "
+        f"difference {_show(row.minus_all)})"
+    )
+    luck = "the same weights on other steps" if chosen == "weighted" else "as much left out"
+    than_luck = f"than with {luck} at random (difference {_show(row.minus_random)})"
+    says = f"BC on {LABELS[chosen]} predicts held-out clean steps"
+    if high < 0 and high_of_luck < 0:
+        return "helped", f"it helped: {says} better {than_all} and {than_luck}"
+    for least, how in ((0.0, "worse"), (-WORTH, "no better")):
+        for lowest, than in ((low, than_all), (low_of_luck, than_luck)):
+            if lowest > least:
+                return "did not help", f"it did not help: {says} {how} {than}"
+    not_sure = f"better {than_all}, but not surely" if high < 0 else "not surely better"
+    than = than_luck if high < 0 else than_all
+    return "cannot tell", f"cannot tell: {says} {not_sure} {than}: the interval holds 0"
+
+
+def _ends(interval: Estimate) -> tuple[float, float]:
+    return (
+        -np.inf if interval.low is None else interval.low,
+        np.inf if interval.high is None else interval.high,
+    )
+
+
+def _show(difference: Estimate) -> str:
+    low, high = _ends(difference)
+    return f"{difference.value:+.3f}, {low:+.3f} to {high:+.3f}"

@@ -1,0 +1,131 @@
+"""Whom to hear: two grounds, and both count groups, never steps.
+
+- The step output hears a signal that rates the actions of clean groups it never saw above the same
+  actions dealt out anew within their trajectory: whoever cannot tell those knows nothing of steps.
+- The episode output hears a signal that rates clean groups it never saw above noisy ones. Good
+  people do not differ at each step; they are quicker, and that shows over a whole trial.
+
+Thousands of steps of one person are one person: a test over steps hears chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sdil.spaces import Array
+
+STEP_LEVEL, EPISODE_LEVEL = 0.10, 0.025
+"""How often chance alone may be heard."""
+APART, AGREES = 0.6, 0.25
+"""Areas and rank correlations from which on a signal of steps is taken to be about the same."""
+_RANKED = 5  # groups from which on ranks are tested: under it no order of them is rare enough
+
+
+@dataclass(frozen=True)
+class Ground:
+    """How a signal fares on the ground of an output."""
+
+    figure: float
+    """Of the step output: the share of clean groups whose own actions it rates higher. Of the
+    episode output: the area under the ROC curve, clean against noisy groups. NaN: not to be had."""
+    chance: float
+    """How often chance alone gives as much."""
+    groups: int
+    """Clean groups that were looked at."""
+
+    def heard(self, level: float) -> bool:
+        return self.chance < level
+
+
+NOTHING = Ground(np.nan, 1.0, 0)
+
+
+def of_steps(table: Array, actions: Array, trajectory: Array, group: Array) -> Ground:
+    """`table` (R, A) is what the signal says of every action at R clean steps; NaN: nothing.
+
+    Over all ways to deal the actions of a trajectory out anew, a step has each of them as often as
+    it occurs there: the mean needs no drawing.
+    """
+    known = ~np.isnan(table[np.arange(len(actions)), actions])
+    if not known.any():
+        return NOTHING
+    table, actions, trajectory, group = (x[known] for x in (table, actions, trajectory, group))
+    _, place = np.unique(trajectory, return_inverse=True)
+    taken = np.zeros((place.max() + 1, table.shape[1]))
+    np.add.at(taken, (place, actions), 1.0)
+    share = (taken / taken.sum(1, keepdims=True))[place]
+    filled = np.where(np.isnan(table), 0.0, table)
+    told = (share * ~np.isnan(table)).sum(1)
+    anew = (share * filled).sum(1) / np.maximum(told, 1e-9)
+    gain = table[np.arange(len(actions)), actions] - anew
+    gains = _by_group(gain, group)
+    return Ground(float((gains > 0).mean()), _chance(gains), len(gains))
+
+
+def separation(clean: Array, noisy: Array) -> float:
+    """The area under the ROC curve of clean steps against noisy ones; 0.5 where there are none."""
+    from scipy.stats import rankdata
+
+    a, b = clean[~np.isnan(clean)], noisy[~np.isnan(noisy)]
+    if not len(a) or not len(b):
+        return 0.5
+    ranks = rankdata(np.concatenate([a, b]))[: len(a)]
+    return float((ranks.mean() - (len(a) + 1) / 2) / len(b))
+
+
+def agreement_with_others(name: str, told: Mapping[str, Array]) -> float:
+    """The rank correlation of a signal with the sum of the others' ranks. All are (N,)."""
+    from scipy.stats import rankdata
+
+    def ranks(signal: Array) -> Array:
+        known = ~np.isnan(signal)
+        placed = np.full(len(signal), 0.5)
+        placed[known] = rankdata(signal[known]) / max(int(known.sum()), 1)
+        return placed
+
+    others = np.sum([ranks(signal) for other, signal in told.items() if other != name], 0)
+    mine, theirs = ranks(told[name]), rankdata(others)
+    if np.ptp(mine) == 0 or np.ptp(theirs) == 0:
+        return 0.0
+    return float(np.corrcoef(mine, theirs)[0, 1])
+
+
+def chance_of_gain(gain: Array, group: Array) -> float:
+    """How often chance alone makes the gains of steps as large, over groups."""
+    return _chance(_by_group(gain, group))
+
+
+def of_groups(clean: Array, clean_group: Array, noisy: Array, noisy_group: Array) -> Ground:
+    """By the mean of a signal over each group; NaN: it says nothing of a step."""
+    from scipy.stats import mannwhitneyu
+
+    a, b = _by_group(clean, clean_group), _by_group(noisy, noisy_group)
+    if len(a) < 1 or len(b) < 1 or np.ptp(np.concatenate([a, b])) == 0:
+        return NOTHING
+    small = len(a) * len(b) <= 2_000
+    found = mannwhitneyu(a, b, alternative="greater", method="exact" if small else "asymptotic")
+    return Ground(float(found.statistic) / (len(a) * len(b)), float(found.pvalue), len(a))
+
+
+def _by_group(values: Array, group: Array) -> Array:
+    known = ~np.isnan(values)
+    if not known.any():
+        return np.zeros(0)
+    _, place = np.unique(group[known], return_inverse=True)
+    return np.bincount(place, values[known]) / np.bincount(place)
+
+
+def _chance(gains: Array) -> float:
+    """That gains of groups are above 0 by chance: by their ranks, or with few by their mean."""
+    from scipy.stats import ttest_1samp, wilcoxon
+
+    if len(gains) < 2 or not gains.any():
+        return 1.0
+    if len(gains) >= _RANKED:
+        return float(wilcoxon(gains, alternative="greater").pvalue)
+    if np.ptp(gains) == 0:
+        return 0.0 if gains[0] > 0 else 1.0
+    return float(ttest_1samp(gains, 0.0, alternative="greater").pvalue)

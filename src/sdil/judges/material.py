@@ -1,0 +1,150 @@
+"""What a judge is fitted to: the steps of both sets, and who may learn from which of them.
+
+Clean demonstrations are few, so none is held out. Groups (people, patients, trials; an episode
+without one is its own) are dealt into folds, and each fold has networks that never saw it: they
+judge its steps, clean and noisy alike, where anything is decided. The final networks see all.
+With validation demonstrations there is nothing to deal: the final networks judge those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.spaces import Array
+from sdil.trajectories import Trajectories
+from sdil.windows import Windows, varying_inputs
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """The steps of the clean set, of the noisy set and of validation, in this order."""
+
+    windows: Windows
+    inputs: Tensor
+    """The entries of an observation that vary: the others are not looked at."""
+    n_clean: int
+    n_train: int
+    """Clean and noisy steps together."""
+    trajectory: Array
+    """The number of each step's trajectory. (N,)"""
+    group: Array
+    """The number of each step's group. (N,)"""
+    fold: Array
+    """The fold of each step; its networks never saw the step's group. (N,)"""
+    n_folds: int
+    """Folds that clean groups are dealt into; 0 where validation is given, or where there is one
+    clean group alone. Noisy groups are always dealt into `FOLDS`, or as many."""
+    names: tuple[str, ...]
+    """Of the groups."""
+
+    @staticmethod
+    def of(demos: Demonstrations, valid: Demonstrations | None, *, seed: int) -> Material:
+        """Deal the groups into folds, the clean ones evenly."""
+        train = demos.all
+        both = train if valid is None else _together(demos, valid)
+        inputs = varying_inputs(train)
+        names = [
+            g
+            if g is not None
+            else f"{'clean' if i < len(demos.clean) else 'noisy'}:{name}"
+            if i < len(train)
+            else f"valid:{name}"
+            for i, (name, g) in enumerate(zip(both.ids, both.groups, strict=True))
+        ]
+        number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        group = np.array([number[name] for name in names])
+        clean = np.unique(group[: len(demos.clean)])
+        n_folds = 0 if valid is not None or len(clean) < 2 else min(FOLDS, len(clean))
+        fold = np.zeros(len(number), np.int64)
+        rng = np.random.default_rng([seed, 19])
+        others = np.setdiff1d(np.arange(len(number)), clean)
+        for groups in (clean, others):
+            fold[rng.permutation(groups)] = np.arange(len(groups)) % (n_folds or FOLDS)
+        steps = np.repeat(np.arange(len(both)), both.lengths)
+        return Material(
+            windows=Windows(both, 0, inputs),
+            inputs=inputs,
+            n_clean=demos.clean.n_steps,
+            n_train=train.n_steps,
+            trajectory=steps,
+            group=group[steps],
+            fold=fold[group[steps]],
+            n_folds=n_folds,
+            names=tuple(number),
+        )
+
+    @cached_property
+    def reference(self) -> Array:
+        """Clean steps that are judged by networks that never saw their group. (R,)"""
+        if self.n_folds:
+            return np.arange(self.n_clean)
+        return np.arange(self.n_train, len(self.windows))
+
+    @cached_property
+    def noisy(self) -> Array:
+        return np.arange(self.n_clean, self.n_train)
+
+    @cached_property
+    def unit(self) -> float:
+        """The mean length of a clean demonstration."""
+        return self.n_clean / len(np.unique(self.trajectory[: self.n_clean]))
+
+    def of_fold(self, fold: int) -> Tensor:
+        """The training steps of a fold."""
+        return torch.from_numpy(np.flatnonzero(self.fold[: self.n_train] == fold))
+
+    def learners(self, among: Array, final: int, weights: Tensor | None = None) -> Pools:
+        """The steps that each network may learn from: one per fold, then `final` that see all.
+
+        `weights` (N,) say how often each is drawn."""
+        fold = self.fold[among]
+        each = [among[fold != k] for k in range(self.n_folds)] + [among] * final
+        return Pools([torch.from_numpy(pool) for pool in each], weights)
+
+
+class Pools:
+    """The steps that each of several networks may learn from."""
+
+    def __init__(self, pools: list[Tensor], weights: Tensor | None = None) -> None:
+        """`weights` (N,) of all steps say how often each is drawn; without them all are alike."""
+        self._sizes = torch.tensor([len(pool) for pool in pools])
+        if not bool(self._sizes.all()):
+            raise InputError("a fold has nothing to learn from; give more demonstrations")
+        self._last = self._sizes[:, None] - 1
+        width = int(self._sizes.max())
+        self._steps = torch.stack(
+            [torch.nn.functional.pad(pool, (0, width - len(pool))) for pool in pools]
+        )
+        self._reached: Tensor | None = None
+        if weights is not None:
+            each = weights.double()[self._steps]
+            each[torch.arange(width) >= self._sizes[:, None]] = 0.0
+            self._reached = each.cumsum(1) / each.sum(1, keepdim=True)
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """(members, count)"""
+        if self._reached is None:
+            drawn = torch.rand(len(self._sizes), count, generator=generator)
+            at = (drawn * self._sizes[:, None]).long()
+        else:
+            drawn = torch.rand(
+                len(self._sizes), count, generator=generator, dtype=torch.float64
+            )
+            at = torch.searchsorted(self._reached, drawn)
+        return self._steps.gather(1, at.minimum(self._last))
+
+
+def _together(demos: Demonstrations, valid: Demonstrations) -> Trajectories:
+    if valid.spaces != demos.spaces:
+        raise InputError("validation and training demonstrations have different spaces")
+    every = [*demos.clean, *demos.noisy, *valid.clean]
+    return Trajectories.pack(every, demos.spaces)

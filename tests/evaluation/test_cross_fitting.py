@@ -1,0 +1,141 @@
+"""Clones that train side by side, and the clean groups that they are measured on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import episode
+from sdil import Demonstrations, InputError, Trajectory
+from sdil.evaluation import cross_fitting
+from sdil.evaluation.cross_fitting import CrossFitted, Folds, cross_fit
+
+
+@pytest.fixture
+def grouped() -> Demonstrations:
+    """Clean groups of two, one and one episodes, one of which stands alone; four noisy ones."""
+    clean = [
+        episode(3, seed=0, id="p", group="x"),
+        episode(2, seed=1, id="q", group="y"),
+        episode(4, seed=2, id="r", group="x"),
+        episode(5, seed=3, id="s"),
+    ]
+    noisy = [
+        episode(2, seed=4, id="a", group="y"),
+        episode(3, seed=5, id="b"),
+        episode(1, seed=6, id="c", group="x"),
+        episode(4, seed=7, id="d", group="elsewhere"),
+    ]
+    return Demonstrations(clean, noisy)
+
+
+def test_groups_are_left_out_whole_and_their_noisy_episodes_with_them(grouped):
+    folds = Folds.deal(grouped, seed=0)
+    assert len(folds) == folds.n_groups == 3
+    assert folds.group_of_step.tolist() == [0] * 3 + [1] * 2 + [0] * 4 + [2] * 5
+    assert sorted(folds.of_group) == [0, 1, 2]
+    of_x, of_y, alone = folds.of_group
+    assert folds.noisy[of_y].tolist() == [False] * 2 + [True] * 8
+    assert folds.noisy[of_x].tolist() == [True] * 5 + [False] + [True] * 4
+    assert folds.noisy[alone].all()
+
+
+def test_no_more_than_five_folds():
+    many = Demonstrations([episode(2, seed=i, id=f"e{i}") for i in range(13)], [episode(2)])
+    folds = Folds.deal(many, seed=3)
+    assert folds.n_groups == 13
+    assert sorted(np.bincount(folds.of_group)) == [2, 2, 3, 3, 3]
+    assert not np.array_equal(folds.of_group, Folds.deal(many, seed=4).of_group)
+
+
+def test_steps_are_drawn_by_what_they_weigh(grouped):
+    folds = Folds.deal(grouped, seed=0)
+    noisy = np.array([1.0, 0.5, 0, 0, 0.25, 1, 0, 0, 1, 1])
+    weights = np.stack([np.zeros(10), noisy])
+    draws = cross_fitting._Draws(folds, weights, torch.Generator().manual_seed(0))
+    found = draws.batches(200)  # (200, members, BATCH)
+    assert folds.of_clones.tolist() == [0, 1, 2, 0, 1, 2]  # few folds: two clones of each
+    assert found.shape == (200, 12, cross_fitting.BATCH)
+    for row in range(2):
+        for clone, fold in enumerate(folds.of_clones):
+            clean = folds.of_group[folds.group_of_step] != fold
+            expected = np.concatenate([clean, weights[row] * folds.noisy[fold]])
+            counts = np.bincount(found[:, row * 6 + clone].flatten(), minlength=24)
+            assert not counts[expected == 0].any()
+            np.testing.assert_allclose(counts / counts.sum(), expected / expected.sum(), atol=0.01)
+
+
+def test_clones_are_measured_on_the_groups_they_have_not_seen(grouped):
+    folds, rows = Folds.deal(grouped, seed=0), 2
+    clones = cross_fitting._clones(folds, rows, 3, 4)
+    with torch.no_grad():
+        clones.weights[2] += torch.randn(12, 64, 4)  # the rows differ
+    states, actions = torch.randn(24, 3), torch.randint(4, (24,))
+    measured = cross_fitting._LeftOut(folds, rows).measure(clones, states, actions)
+    logits = clones(states.expand(12, -1, -1)).log_softmax(2).detach()
+    for row in range(rows):
+        for group, fold in enumerate(folds.of_group):
+            steps = np.flatnonzero(folds.group_of_step == group)
+            mine = logits[[row * 6 + int(fold), row * 6 + 3 + int(fold)]][:, steps]
+            nll = -mine[:, np.arange(len(steps)), actions[steps]].mean()
+            error = (mine.argmax(2) != actions[steps]).double().mean()
+            assert measured[0, row, group] == pytest.approx(float(nll), rel=1e-5)
+            assert measured[1, row, group] == pytest.approx(float(error))
+
+
+def test_how_long_to_train_is_what_was_best_elsewhere():
+    """Groups 0, 1, 2 are a fold each; group 3 is with 0. By hand, for one weighting."""
+    folds = Folds(np.array([0, 1, 2, 0]), np.arange(4), np.ones((3, 1), bool))
+    nll = np.array([[9.0, 1, 5, 9], [1, 5, 4, 9], [5, 9, 1, 0]])  # (looks, groups)
+    # without fold 0: 3, 4.5, 5; without 1: 7.7, 4.7, 2; without 2: 6.3, 5, 4.7
+    looks = np.stack([nll, nll / 10], 1)[:, :, None]
+    found = cross_fitting._at_the_best(looks, folds)
+    assert found.nll.tolist() == [[9, 9, 1, 9]]
+    assert found.error.tolist() == [[0.9, 0.9, 0.1, 0.9]]
+    two = Folds(np.array([0, 1, 1, 0]), np.arange(4), np.ones((2, 1), bool))
+    assert cross_fitting._at_the_best(looks, two).nll.tolist() == [[5, 9, 1, 0]]  # all: the last
+
+
+def fit(demos: Demonstrations, weights: list[np.ndarray], seed: int = 0) -> CrossFitted:
+    return cross_fit(demos, Folds.deal(demos, seed=0), np.stack(weights), seed=seed)
+
+
+def test_a_clone_is_what_it_would_be_alone(grouped):
+    some, others = np.ones(10), np.linspace(0, 1, 10)
+    both, alone = fit(grouped, [some, others]), fit(grouped, [others])
+    np.testing.assert_allclose(both.nll[1], alone.nll[0], rtol=1e-4)
+    same = fit(grouped, [others, others])
+    np.testing.assert_array_equal(same.nll[0], same.nll[1])
+    assert abs(both.nll[0] - both.nll[1]).max() > 1e-3
+
+
+def test_it_follows_from_the_seed(grouped):
+    first, again, other = (fit(grouped, [np.ones(10)], seed=seed) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.nll, again.nll)
+    assert not np.array_equal(first.nll, other.nll)
+
+
+@pytest.mark.parametrize(
+    ("gain", "epochs", "last"), [(0.005, 10**6, 100), (-1, 2_000, 200), (-1, 10**6, 400)]
+)
+def test_it_ends_when_nobody_gains_or_all_is_learned_by_heart(
+    grouped, monkeypatch, gain, epochs, last
+):
+    """Random actions: the longer they are learned, the worse. 24 steps are 0.09 of a batch."""
+    for name, value in (("SURE", 100), ("GAIN", gain), ("EPOCHS", epochs)):
+        monkeypatch.setattr(cross_fitting, name, value)
+    monkeypatch.setattr(cross_fitting, "LOOKS", (25, 50, 100, 200, 400))
+    told = []
+    weights = np.ones((1, 10))
+    folds = Folds.deal(grouped, seed=0)
+    cross_fit(grouped, folds, weights, on_progress=lambda *said: told.append(said))
+    assert told[-1] == (last, 400)
+    assert told[:2] == [(25, 400), (50, 400)]
+
+
+def test_only_vectors_and_discrete_actions():
+    moving = Trajectory(np.zeros((4, 2), np.float32), np.zeros((3, 2), np.float32))
+    demos = Demonstrations([moving, Trajectory(moving.observations, moving.actions)], [moving])
+    with pytest.raises(InputError, match="behaviour cloning needs discrete actions"):
+        fit(demos, [np.ones(3)])

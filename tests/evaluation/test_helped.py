@@ -1,0 +1,254 @@
+"""Did curating help? Demonstrations of which it is known."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sdil
+from conftest import episode
+from sdil import Demonstrations, InputError, Trajectory
+from sdil.evaluation.comparisons import Estimate
+from sdil.evaluation.helped import LABELS, Row, _left_at_random, _tell, did_it_help
+from sdil.scores import StepScores
+
+HUMAN = Path(__file__).parents[3] / "shared" / "data" / "overcooked-human"
+
+
+@pytest.fixture(autouse=True)
+def long_enough(monkeypatch):
+    """For what is learned here, and quickly."""
+    for name, value in (("LOOKS", (50, 100, 200, 300)), ("HIDDEN", 32), ("BATCH", 64)):
+        monkeypatch.setattr(f"sdil.evaluation.cross_fitting.{name}", value)
+
+
+def follow(rng: np.random.Generator, name: str, flipped: bool = False) -> Trajectory:
+    """Twelve steps that do what two numbers ask for, or the opposite."""
+    seen = rng.normal(size=(13, 4)).astype(np.float32)
+    right = (seen[:-1, 0] > 0) + 2 * (seen[:-1, 1] > 0)
+    return Trajectory(seen, (3 - right) if flipped else right, id=name)
+
+
+def some(*, clean: int = 10, good: int = 60, flipped: int = 0) -> Demonstrations:
+    rng = np.random.default_rng(0)
+    return Demonstrations(
+        [follow(rng, f"clean {i}") for i in range(clean)],
+        [follow(rng, f"noisy {i}", flipped=i < flipped) for i in range(good + flipped)],
+    )
+
+
+def scores(values: np.ndarray) -> list[StepScores]:
+    return [StepScores(np.full(12, value)) for value in values]
+
+
+ORACLE = np.where(np.arange(60) < 30, -0.8, 0.8)
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Demonstrations:
+    return some(good=30, flipped=30)
+
+
+def rows_of(helped) -> dict[str, Row]:
+    return {row.name: row for row in helped.rows}
+
+
+@pytest.mark.parametrize("options", [{"by": "episode"}, {"by": "segment"}])
+def test_leaving_out_what_is_wrong_helps(mixed, options):
+    curated = sdil.curate(mixed, scores(ORACLE), keep_above=0.0, **options)
+    helped = did_it_help(mixed, curated)
+    rows = rows_of(helped)
+    assert list(rows) == ["clean", "all", "curated", "weighted", "random"]
+    assert helped.verdict == "helped"
+    assert helped.sentence.startswith("it helped: BC on clean + curated predicts held-out clean")
+    assert helped.recommended in ("curated", "weighted")
+    assert rows["curated"].nll.value < rows["all"].nll.value - 0.3
+    assert rows["curated"].error.value < rows["all"].error.value
+    assert rows["curated"].minus_all.high < 0
+    difference = rows["curated"].nll.value - rows["random"].nll.value
+    assert rows["curated"].minus_random.value == pytest.approx(difference)
+    assert rows["all"].minus_all is None
+    assert rows["random"].minus_random is None
+    assert (helped.groups, helped.folds, helped.seed) == (10, 5, 0)
+    steps = {name: row.noisy_steps for name, row in rows.items()}
+    assert steps == {
+        "clean": 0,
+        "all": 720,
+        "curated": 360,
+        "weighted": pytest.approx(360),
+        "random": pytest.approx(360, abs=12),
+    }
+
+
+def test_weights_are_compared_with_the_same_weights_elsewhere(mixed):
+    helped = did_it_help(mixed, sdil.curate(mixed, scores(ORACLE), weights=True))
+    assert list(rows_of(helped)) == ["clean", "all", "weighted", "random"]
+    assert helped.verdict == "helped"
+    assert "than with the same weights on other steps at random" in helped.sentence
+    rows = rows_of(helped)
+    assert rows["weighted"].nll.value < rows["random"].nll.value < rows["all"].nll.value
+
+
+def test_leaving_out_the_right_ones_does_not_help(mixed):
+    helped = did_it_help(mixed, sdil.curate(mixed, scores(-ORACLE), by="episode", keep_above=0.0))
+    assert helped.verdict == "did not help"
+    assert "worse than on all" in helped.sentence
+    assert helped.recommended == "clean"
+
+
+def test_where_all_is_good_all_is_recommended():
+    demos = some()
+    rng = np.random.default_rng(1)
+    luck = scores(rng.uniform(-1, 1, 60))
+    helped = did_it_help(demos, sdil.curate(demos, luck, by="episode", keep_share=0.2))
+    assert helped.recommended in ("all", "weighted")
+    assert helped.verdict == "did not help"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_that_have_nothing_to_do_with_it_do_not_help(mixed, seed):
+    """Every other episode is kept: as many of the wrong ones as of the right ones."""
+    luck = scores(np.where(np.arange(60) % 2, 0.8, -0.8))
+    helped = did_it_help(mixed, sdil.curate(mixed, luck, by="episode", keep_above=0.0), seed=seed)
+    assert helped.verdict in ("did not help", "cannot tell")
+
+
+def test_it_follows_from_the_seed(mixed):
+    curated = sdil.curate(mixed, scores(ORACLE), by="episode", keep_above=0.0)
+    told = []
+    first = did_it_help(mixed, curated, seed=3, on_progress=lambda *said: told.append(said))
+    assert first == did_it_help(mixed, curated, seed=3)
+    assert first != did_it_help(mixed, curated, seed=4)
+    assert told == [(50, 300), (100, 300), (200, 300), (300, 300)]
+    with pytest.raises(InputError, match="a seed lies between"):
+        did_it_help(mixed, curated, seed=-1)
+
+
+def test_what_cannot_be_measured_is_said(mixed):
+    one = Demonstrations(mixed.clean[:1], mixed.noisy, mixed.spaces)
+    helped = did_it_help(one, sdil.curate(one, scores(ORACLE), keep_above=0.0))
+    assert helped.verdict == "not measured"
+    assert helped.sentence.startswith("not measured: there is one clean group")
+    assert helped.rows == ()
+    assert helped.recommended is None
+    clean = sdil.curate(mixed, scores(np.linspace(-1, 1, 10)), keep_above=0.0, which="clean")
+    assert "what others are measured on" in did_it_help(mixed, clean).sentence
+    curated = sdil.curate(mixed, scores(ORACLE), keep_above=0.0)
+    with pytest.raises(InputError, match="as they were before"):
+        did_it_help(curated.demos, curated)
+
+
+def test_where_nothing_was_dropped_there_is_nothing_to_compare(mixed):
+    helped = did_it_help(mixed, sdil.curate(mixed, scores(ORACLE), keep_above=-1))
+    assert list(rows_of(helped)) == ["clean", "all", "weighted"]
+    assert helped.verdict == "did not help"
+    assert helped.sentence == "it did not help: nothing was dropped"
+    assert helped.recommended in ("clean", "weighted")
+
+
+def test_weights_are_left_out_where_the_judge_does_not_tell_steps_apart(mixed):
+    well = [StepScores(np.zeros(12), quality=np.full(12, value)) for value in ORACLE]
+    unknown = {"step": "nothing is heard"}
+    curated = sdil.curate(mixed, well, by="episode", keep_above=0.0, unknown=unknown)
+    helped = did_it_help(mixed, curated)
+    assert list(rows_of(helped)) == ["clean", "all", "curated", "random"]
+    assert helped.recommended == "curated"
+
+
+def test_noisy_episodes_of_a_held_out_group_are_held_out_too():
+    """Each group has a rule of its own: only its noisy episodes could tell it."""
+    clean = [episode(4, seed=i, id=f"c{i}", group=f"g{i}") for i in range(3)]
+    noisy = [episode(4, seed=i, id=f"n{i}", group=f"g{i}") for i in range(3)]  # the very same
+    demos = Demonstrations(clean, noisy)
+    curated = sdil.curate(
+        demos,
+        [StepScores(np.array([1.0, 1, -1, -1])) for _ in range(3)],
+        keep_above=0.0,
+    )
+    rows = rows_of(did_it_help(demos, curated))
+    assert rows["all"].noisy_steps == 8
+    assert rows["curated"].noisy_steps == 4
+
+
+@pytest.mark.parametrize("stretches", [[1] * 100, [10] * 10, [3, 7, 20, 30, 40]])
+def test_as_much_is_left_out_at_random_in_whole_stretches(stretches):
+    rng = np.random.default_rng(0)
+    edges = np.cumsum([0, *stretches])
+    lengths = set()
+    for _ in range(20):
+        left = _left_at_random(np.array(stretches), 40, rng)
+        parts = [left[a:b] for a, b in pairwise(edges)]
+        assert all(part.all() or not part.any() for part in parts)
+        lengths.add(int((~left).sum()))
+    assert all(abs(length - 40) <= max(stretches) / 2 for length in lengths)
+    assert len({_left_at_random(np.array(stretches), 40, rng).tobytes() for _ in range(20)}) > 1
+
+
+def estimate(low: float, high: float) -> Estimate:
+    return Estimate((low + high) / 2, low, high)
+
+
+@pytest.mark.parametrize(
+    ("against", "luck", "verdict", "words"),
+    [
+        ((-0.3, -0.1), (-0.2, -0.05), "helped", "better than on all .* and than with as much left"),
+        ((0.1, 0.3), (-0.2, -0.1), "did not help", "worse than on all"),
+        ((-0.3, -0.1), (0.1, 0.2), "did not help", "worse than with as much left out at random"),
+        ((-0.005, 0.004), (-0.2, 0.1), "did not help", "no better than on all"),
+        ((-0.3, -0.1), (-0.005, 0.2), "did not help", "no better than with as much left out"),
+        ((-0.3, 0.1), (-0.2, -0.1), "cannot tell", "not surely better than on all .* holds 0"),
+        ((-0.3, -0.1), (-0.2, 0.1), "cannot tell", "better than on all .*, but not surely than"),
+    ],
+)
+def test_what_intervals_say(against, luck, verdict, words):
+    row = Row(
+        "curated", 1.0, estimate(0.6, 0.8), estimate(0, 1), estimate(*against), estimate(*luck)
+    )
+    everything = Row("all", 1.0, estimate(0.7, 1.1), estimate(0, 1), None, None)
+    told, sentence = _tell({"all": everything, "curated": row}, "curated")
+    assert told == verdict
+    start = {"helped": "it helped: ", "did not help": "it did not help: "}
+    assert sentence.startswith(start.get(verdict, "cannot tell: ") + f"BC on {LABELS['curated']}")
+    assert re.search(words, sentence), sentence
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HUMAN.exists(), reason="the recorded human play is not here")
+@pytest.mark.parametrize("seed", range(2))
+def test_single_steps_of_human_play_do_not_help(monkeypatch, seed):
+    """Steps that change something, kept one by one: BC on them is worse than on everything."""
+    for name, value in (("LOOKS", (50, 100, 200, 400, 600)), ("HIDDEN", 64), ("BATCH", 256)):
+        monkeypatch.setattr(f"sdil.evaluation.cross_fitting.{name}", value)
+    monkeypatch.syspath_prepend(str(HUMAN))
+    measure = importlib.import_module("measure")
+    clean, _, noisy = (
+        [
+            Trajectory(
+                o[a : a + 101],
+                act[a : a + 100],
+                terminated=False,
+                id=f"{name} {a}",
+                group=measure.trial_of(name),
+            )
+            for name, o, act in part
+            for a in range(0, len(act), 100)
+        ]
+        for part in measure.split(measure.load("cramped_room.npz"), seed)
+    )
+    sys.modules.pop("measure")
+    demos = Demonstrations(clean, noisy)
+    changed = [(np.abs(np.diff(t.observations[:, :9], axis=0)) > 0).any(1) for t in noisy]
+    judged = [StepScores(np.where(c, 0.5, -0.5)) for c in changed]
+    with pytest.warns(UserWarning, match="bends how often actions occur"):
+        curated = sdil.curate(demos, judged, by="step", keep_above=0.0, min_length=1)
+    helped = did_it_help(demos, curated, seed=seed)
+    rows = rows_of(helped)
+    assert helped.recommended == "all"
+    assert rows["curated"].nll.value > rows["all"].nll.value + 0.2
+    assert helped.verdict != "helped"
