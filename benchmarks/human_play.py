@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,10 @@ def cut(trials: Any, measure: Any) -> list[sdil.Trajectory]:
 def smooth(values: Any, lengths: list[int]) -> Any:
     kernel, parts = np.ones(SMOOTHED), np.split(values, np.cumsum(lengths)[:-1])
     return np.concatenate(
-        [np.convolve(p, kernel, "same") / np.convolve(np.ones(len(p)), kernel, "same") for p in parts]
+        [
+            np.convolve(p, kernel, "same") / np.convolve(np.ones(len(p)), kernel, "same")
+            for p in parts
+        ]
     )
 
 
@@ -64,7 +68,7 @@ def run_cell(data: str, kitchen: str, seed: int, judge: str, one_bad: bool) -> d
 
     torch.set_num_threads(1)
     sys.path.insert(0, data)
-    import measure
+    measure: Any = import_module("measure")
 
     play = measure.load(Path(data) / kitchen)
     clean, held_out, noisy = measure.split(play, seed)
@@ -98,7 +102,9 @@ def run_cell(data: str, kitchen: str, seed: int, judge: str, one_bad: bool) -> d
         def asked(trials: Any) -> Any:
             return fitted.score(
                 [
-                    sdil.Trajectory(np.asarray(o, np.float32), np.asarray(a, np.int64), None, False, n)
+                    sdil.Trajectory(
+                        np.asarray(o, np.float32), np.asarray(a, np.int64), None, False, n
+                    )
                     for n, o, a in trials
                 ]
             )
@@ -117,7 +123,9 @@ def run_cell(data: str, kitchen: str, seed: int, judge: str, one_bad: bool) -> d
 
     names = [name for name, _, _ in noisy]
     of_steps = list(measure.measure(play, dict(zip(names, steps(noisy), strict=True))).values())
-    of_episodes = list(measure.measure(play, dict(zip(names, quality(noisy), strict=True))).values())
+    of_episodes = list(
+        measure.measure(play, dict(zip(names, quality(noisy), strict=True))).values()
+    )
     cell |= dict(zip(COLUMNS[1:5], [*of_episodes[:2], *of_steps[2:]], strict=True))
     for borrowed, column in ((False, "random span"), (True, "borrowed span")):
         rng = np.random.default_rng(seed)
@@ -140,7 +148,7 @@ def heard_by_chance(data: str, kitchen: str, seed: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     sys.path.insert(0, data)
-    import measure
+    measure: Any = import_module("measure")
 
     play = measure.load(Path(data) / kitchen)
     trials = sorted({measure.trial_of(name) for name in play})
@@ -179,8 +187,8 @@ def main(
     place = str(data.resolve())
     about = begin(judges=list(judges), seeds=list(seeds))
     if random_choices:
-        jobs = [(place, KITCHENS[i % 2], i) for i in range(random_choices)]
-        found = measure_all(heard_by_chance, jobs, workers)
+        choices = [(place, KITCHENS[i % 2], i) for i in range(random_choices)]
+        found = measure_all(heard_by_chance, choices, workers)
         lines = [[name, f"{np.mean([f[name] for f in found]):.1%}"] for name in found[0]]
         print(markdown(("episode signal", f"heard in {random_choices} random choices"), lines))
         finish(about, found, [], json)

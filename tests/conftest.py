@@ -22,7 +22,7 @@ settings.load_profile("sdil")
 def quick_judge():
     """The judge that learners bring themselves is trained for dozens of updates, not thousands."""
     with pytest.MonkeyPatch.context() as patch:
-        quick = partial(sdil.Judge, clone_updates=40, distance_updates=40)
+        quick = partial(sdil.Judge, clone_updates=40, distance_updates=40, outcome_updates=40)
         patch.setattr("sdil.algorithms.judged.Judge", quick)
         yield quick
 

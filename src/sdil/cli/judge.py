@@ -23,7 +23,7 @@ from sdil.cli.fitting import (
 )
 from sdil.errors import InputError
 from sdil.formats.folder import load_demonstrations
-from sdil.judges.gathering import Judge
+from sdil.judges.judge import Judge
 from sdil.judging import FittedJudge
 from sdil.runs import Finished, judge, resume
 

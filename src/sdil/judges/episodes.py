@@ -52,7 +52,9 @@ class Pace(nn.Module):
 
         mean, spread = rates.mean(0), rates.std(0)
         scale = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0.0)
-        model = LogisticRegression(C=1 / _PENALTY, class_weight="balanced", solver="newton-cholesky")
+        model = LogisticRegression(
+            C=1 / _PENALTY, class_weight="balanced", solver="newton-cholesky"
+        )
         model.fit((rates - mean) * scale, is_clean)
         for name, value in (("mean", mean), ("scale", scale), ("weights", model.coef_[0])):
             getattr(self, name).copy_(torch.from_numpy(value))

@@ -8,6 +8,7 @@ worth (`joining.py`, `episodes.py`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -39,8 +40,8 @@ from sdil.windows import STEPS_AT_ONCE, Windows
 OUTCOMES = ("progress", "efficiency", "doing")
 """Signals that look at what came of a step."""
 STEP_SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing")
-EPISODE_SIGNALS = ("likelihood", "progress", "efficiency", "pace", "doing")
-SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "pace")
+EPISODE_SIGNALS = ("likelihood", "progress", "efficiency", "pace", "doing", "steps")
+SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "pace", "steps")
 
 
 class Evidence(nn.Module):
@@ -53,11 +54,16 @@ class Evidence(nn.Module):
     good_share: Tensor
     """The share of noisy steps that are good: point, lowest and highest. (3,)"""
     idling: Tensor
-    """The log-odds that a step which idles is worth. ()"""
+    """The log-odds that a step which idles is worth as a step, and for its episode; the second
+    is also the most that a step is worth which acts and moves nothing. (2,)"""
+    caps: Tensor
+    """Whether it is looked at whether a step moves anything. ()"""
     step_grounds: Tensor
     """Figure, chance and groups of each step signal; NaN: not asked. (S, 3)"""
     episode_grounds: Tensor
     """The same of each episode signal. (E, 3)"""
+    strangers: Tensor
+    """Step signals that are about something else than the others. (S,) booleans"""
 
     def __init__(
         self,
@@ -84,8 +90,10 @@ class Evidence(nn.Module):
         self.register_buffer("middles", torch.full((n, N_BINS), torch.nan, dtype=double))
         self.register_buffer("log_odds", torch.zeros(n, N_BINS, dtype=double))
         self.register_buffer("good_share", torch.tensor([0.5, 0.0, 1.0], dtype=double))
-        self.register_buffer("idling", torch.zeros((), dtype=double))
+        self.register_buffer("idling", torch.zeros(2, dtype=double))
+        self.register_buffer("caps", torch.zeros((), dtype=torch.bool))
         self.register_buffer("step_grounds", torch.full((n, 3), torch.nan, dtype=double))
+        self.register_buffer("strangers", torch.zeros(n, dtype=torch.bool))
         several = torch.full((len(EPISODE_SIGNALS), 3), torch.nan, dtype=double)
         self.register_buffer("episode_grounds", several)
 
@@ -159,6 +167,11 @@ class Evidence(nn.Module):
     @property
     def heard(self) -> list[str]:
         """The step signals that are heard."""
+        return [*self.weighed, "doing"] if self.caps else self.weighed
+
+    @property
+    def weighed(self) -> list[str]:
+        """Those of them that are weighed against one another."""
         used = self.log_odds.any(1).tolist()
         return [name for name, is_used in zip(STEP_SIGNALS, used, strict=True) if is_used]
 
@@ -188,24 +201,39 @@ class Evidence(nn.Module):
 
     def _judge_steps(self, windows: Windows) -> dict[str, Any]:
         index = torch.arange(len(windows))
-        idles = self.doing.idles(windows, index).numpy()
-        each = {name: self.worth(name, self.tell(name, windows, index).numpy()) for name in self.heard}
-        total = np.where(idles, float(self.idling), np.sum(list(each.values()), 0))  # log-odds (N,)
+        each = {n: self.worth(n, self.tell(n, windows, index).numpy()) for n in self.weighed}
+        settle = self.settling(windows, index)
+        bare = np.sum(list(each.values()), 0)  # log-odds (N,)
+        total = settle(bare)
         prior, low, high = self.share().odds
-        without = [
-            _probability(prior + total - np.where(idles, 0.0, part)) for part in each.values()
-        ]
+        without = [_probability(prior + settle(bare - part)) for part in each.values()]
         between = (_probability(high + total) - _probability(low + total)) / (2 * 1.96)
         hangs = np.std(without, axis=0) if len(without) > 1 else 0.0
-        parts = {
-            name: 2 * _probability(prior + np.where(idles, float(self.idling), part)) - 1
-            for name, part in each.items()
-        }
+        parts = {name: _score(prior + settle(part)) for name, part in each.items()}
+        if self.caps:
+            parts["doing"] = _score(prior + settle(np.zeros(len(windows))))
         return {
-            "optimality": 2 * _probability(prior + total) - 1,
+            "optimality": _score(prior + total),
             "parts": parts,
             "spread": 2 * np.hypot(hangs, between),
         }
+
+    def settling(
+        self, windows: Windows, index: Tensor, *, waiting: bool = False
+    ) -> Callable[[Array], Array]:
+        """Turns joined log-odds of these steps (B,) into what they are worth all told: a step that
+        idles has its own worth, and one that acts and moves nothing is among the least."""
+        least, lowest = float(self.idling[int(waiting)]), float(self.idling[1])
+        idles = self.doing.idles(windows, index).numpy()
+        nothing = np.zeros(len(index), bool)
+        if self.caps:
+            nothing = self.tell("doing", windows, index).numpy() == 0
+
+        def settle(log_odds: Array) -> Array:
+            capped = np.where(nothing, np.minimum(log_odds, lowest), log_odds)
+            return np.where(idles, least, capped)
+
+        return settle
 
     def of_episodes(self, windows: Windows, names: list[str]) -> dict[str, Array]:
         """What each episode signal says of each step. (N,)"""
@@ -214,6 +242,10 @@ class Evidence(nn.Module):
         for name in names:
             if name == "pace":
                 told[name] = self.pace(rates_of(windows, len(self.doing.idle)))
+            elif name == "steps":
+                settle = self.settling(windows, index, waiting=True)
+                bare = [self.worth(n, self.tell(n, windows, index).numpy()) for n in self.weighed]
+                told[name] = settle(np.sum(bare, 0))
             elif name == "likelihood":
                 told[name] = self.tell(name, windows, index).numpy()
             else:
@@ -232,7 +264,6 @@ class EvidenceJudge(FittedJudge):
         evidence: Evidence,
         inputs: Tensor,
         *,
-        asked: tuple[str, ...] = SIGNALS,
         odd: Mapping[str, str] | None = None,
         random_state: Tensor | None = None,
         hyperparameters: dict[str, Any] | None = None,
@@ -244,16 +275,25 @@ class EvidenceJudge(FittedJudge):
         self.random_state = random_state
         self.evidence = evidence.requires_grad_(False)
         self.odd = dict(odd or {})
-        self._asked = asked
         self._inputs = inputs
         self._double = Evidence.of_tensors(evidence.state_dict()).double().requires_grad_(False)
 
-    @cached_property
+    @property
+    def _asked(self) -> list[str]:
+        return str(self.hyperparameters.get("signals", "+".join(SIGNALS))).split("+")
+
+    @property
     def signals(self) -> tuple[Signal, ...]:
         found = []
+        strangers = [
+            name
+            for name, is_one in zip(STEP_SIGNALS, self.evidence.strangers.tolist(), strict=True)
+            if is_one
+        ]
         for name, row in zip(STEP_SIGNALS, self.evidence.step_grounds.tolist(), strict=True):
             if name in self._asked:
-                found.append(_step_signal(name, Ground(*row), self.evidence.heard))
+                ground = Ground(*row)
+                found.append(_step_signal(name, ground, self.evidence.heard, strangers))
         for name, row in zip(EPISODE_SIGNALS, self.evidence.episode_grounds.tolist(), strict=True):
             if name in self._asked:
                 found.append(_episode_signal(name, Ground(*row)))
@@ -310,28 +350,28 @@ class EvidenceJudge(FittedJudge):
 
     def tensors(self) -> dict[str, Tensor]:
         state = {} if self.random_state is None else {"random_state": self.random_state}
-        return {**self.evidence.state_dict(), "inputs": self._inputs, **state}
+        odd = torch.tensor(list(json.dumps(self.odd).encode()), dtype=torch.uint8)
+        return {**self.evidence.state_dict(), "inputs": self._inputs, "odd": odd, **state}
 
     def configuration(self) -> dict[str, Any]:
-        return {"asked": list(self._asked), "odd": self.odd}
+        return {}
 
     @classmethod
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> EvidenceJudge:
         own = dict(tensors)
-        inputs, state = own.pop("inputs"), own.pop("random_state", None)
+        inputs, odd, state = own.pop("inputs"), own.pop("odd"), own.pop("random_state", None)
         return cls(
             spaces,
             Evidence.of_tensors(own),
             inputs,
-            asked=tuple(configuration["asked"]),
-            odd=configuration["odd"],
+            odd=json.loads(bytes(odd.tolist())),
             random_state=state,
         )
 
 
-def _step_signal(name: str, ground: Ground, heard: list[str]) -> Signal:
+def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[str]) -> Signal:
     if np.isnan(ground.figure):
         return Signal(name, False, "it says nothing of these demonstrations")
     told = (
@@ -342,6 +382,9 @@ def _step_signal(name: str, ground: Ground, heard: list[str]) -> Signal:
         return Signal(name, True, told)
     if name == "likelihood" and "consensus" in heard:
         return Signal(name, True, f"{told}; heard as a part of consensus")
+    if name in strangers:
+        more = "it neither rates clean steps above noisy ones nor agrees with the others"
+        return Signal(name, False, f"{told}; but {more}")
     if ground.heard(STEP_LEVEL):
         more = "it does not predict them better than likelihood does"
         return Signal(name, False, f"{told}; but {more}")
@@ -362,6 +405,10 @@ def _episode_signal(name: str, ground: Ground) -> Signal:
 
 def _chance(ground: Ground) -> str:
     return "under 0.1%" if ground.chance < 0.001 else f"{ground.chance:.1%}"
+
+
+def _score(log_odds: Array) -> Array:
+    return 2 * _probability(log_odds) - 1
 
 
 def _probability(log_odds: Array) -> Array:

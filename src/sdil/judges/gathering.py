@@ -1,26 +1,21 @@
-"""Our judge: learns its signals, decides which are heard, and weighs them. See `evidence.py`."""
+"""How our judge comes by its evidence: it learns the signals, decides which are heard, and weighs
+them. What it has then is in `evidence.py`."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Literal, Protocol
 
-import gymnasium as gym
 import numpy as np
 import torch
-from torch import Tensor
 
-from sdil.demonstrations import Demonstrations
 from sdil.judges.distance import learn_distance
 from sdil.judges.doing import Doing
 from sdil.judges.episodes import Episodes, Pace, cross_fit_pace
 from sdil.judges.evidence import (
     EPISODE_SIGNALS,
     OUTCOMES,
-    SIGNALS,
     STEP_SIGNALS,
     Evidence,
-    EvidenceJudge,
 )
 from sdil.judges.expected import Expected, learn_expected
 from sdil.judges.hearing import (
@@ -45,77 +40,32 @@ from sdil.judges.likelihood import Clones, learn_clones
 from sdil.judges.material import Material, Pools
 from sdil.judges.progress import Progress
 from sdil.judges.value import RecordedGraph, Value
-from sdil.judging import check_judge
-from sdil.limits import Count, PartialShare, Positive, Some, Weight
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import MEMBERS, Ensemble
-from sdil.spaces import Array, Spaces
-from sdil.training import OnEpoch, Stages, State, generator_of
-from sdil.windows import Windows
+from sdil.spaces import Array
+from sdil.training import OptimiserFields, Stages
 
 _MEASURING = 2  # networks of those that measure distances and expect outcomes
-_IDLING = 0.1  # an idle step is worth what the least tenth of acting ones are under
+_IDLING = 0.3  # a step that idles is worth what this share of acting ones are under
+_WAITING = 0.1  # and this share where it is asked how well an episode went: waiting gets nowhere
 _ODD = 5.0  # robust standard deviations under the others
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Judges steps and episodes by evidence that clean groups speak for."""
+class GatheringFields(OptimiserFields, Protocol):
+    """What `Judge` has among its fields."""
 
-    signals: Annotated[str, Some(*SIGNALS)] = "+".join(SIGNALS)
-    """The kinds of evidence that are asked."""
-    good_share: PartialShare | Literal["auto"] = "auto"
-    """The share of noisy steps that are good; auto: estimated, with an interval."""
-    clone_updates: Count = 400
-    """Updates of the clones behind likelihood and consensus."""
-    distance_updates: Count = 3_000
-    """Updates of the temporal distance behind progress and efficiency."""
-    outcome_updates: Count = 400
-    """Updates of what actions are expected to bring, and of integrity."""
-    hidden: Count = 64
-    """Width of the hidden layers."""
-    learning_rate: Positive = 1e-3
-    """Adam's step size."""
-    weight_decay: Weight = 5e-4
-    """L2 penalty on the weights."""
-    batch_size: Count = 256
-    """Steps per update."""
-
-    name: ClassVar[str] = "evidence"
-    reference: ClassVar[str] = "ours"
-
-    def fit(
-        self,
-        demos: Demonstrations,
-        *,
-        valid: Demonstrations | None = None,
-        seed: int = 0,
-        on_epoch: OnEpoch | None = None,
-        resume: State | None = None,
-    ) -> EvidenceJudge:
-        """Learn the signals, decide which are heard, and weigh them."""
-        check_judge(demos, self, seed)
-        material = Material.of(demos, valid, seed=seed)
-        generator = generator_of(seed)
-        gathering = Gathering(
-            self,
-            material,
-            _n_actions(demos.spaces),
-            Stages(self, generator, on_epoch, resume),
-            generator,
-            seed,
-        )
-        evidence, odd = gathering.run()
-        return EvidenceJudge(
-            demos.spaces,
-            evidence,
-            material.inputs,
-            asked=gathering.asked,
-            odd=odd,
-            random_state=generator.get_state(),
-            hyperparameters=asdict(self),
-            seed=seed,
-        )
+    @property
+    def signals(self) -> str: ...
+    @property
+    def good_share(self) -> float | Literal["auto"]: ...
+    @property
+    def clone_updates(self) -> int: ...
+    @property
+    def distance_updates(self) -> int: ...
+    @property
+    def outcome_updates(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
 
 
 class Gathering:
@@ -123,7 +73,7 @@ class Gathering:
 
     def __init__(
         self,
-        fields: Judge,
+        fields: GatheringFields,
         material: Material,
         n_actions: int,
         stages: Stages,
@@ -158,7 +108,7 @@ class Gathering:
         self.views: list[Evidence] = []  # of each fold, then the final one
         self.grounds: dict[str, Ground] = {}
         self.heard: list[str] = []
-        self.strangers: list[str] = []
+        self.does = False
         self.told: dict[str, Array] = {}  # by those that never saw a step's group (N,)
 
     def run(self) -> tuple[Evidence, dict[str, str]]:
@@ -301,7 +251,10 @@ class Gathering:
         )
         known = not np.isnan(self.told[name][self.material.noisy]).all()
         if known and needs and self.grounds[name].heard(STEP_LEVEL):
-            self.heard.append(name)
+            if name == "doing":  # it says what a step is worth at the most, and is not weighed
+                self.does = True
+            else:
+                self.heard.append(name)
 
     def _plan(self) -> None:
         """The value of actions in the graph of recorded states."""
@@ -338,7 +291,7 @@ class Gathering:
             if stranger is None or agreement[stranger] >= AGREES:
                 return
             self.heard.remove(stranger)
-            self.strangers.append(stranger)
+            self.views[-1].strangers[STEP_SIGNALS.index(stranger)] = True
 
     def _find_consensus(self) -> None:
         """Clones of both sets, noisy steps by what is thought of them by now."""
@@ -396,7 +349,9 @@ class Gathering:
     def _joined(self, good_share: float) -> tuple[Array, list[Array]]:
         clean, noisy = self._acting
         signals = [self.told[name] for name in self.heard]
-        log_odds = weigh_signals([s[clean] for s in signals], [s[noisy] for s in signals], good_share)
+        log_odds = weigh_signals(
+            [s[clean] for s in signals], [s[noisy] for s in signals], good_share
+        )
         total = np.zeros(len(self.actions))
         for signal, odds in zip(signals, log_odds, strict=True):
             total += worth(signal, bin_middles(signal[noisy]), odds)
@@ -422,7 +377,8 @@ class Gathering:
             final.middles[i] = torch.from_numpy(bin_middles(signal))
             final.log_odds[i] = torch.from_numpy(odds)
             total += final.worth(name, signal)
-        final.idling.fill_(float(np.quantile(total, _IDLING)))
+        final.idling.copy_(torch.from_numpy(np.quantile(total, [_IDLING, _WAITING])))
+        final.caps.fill_(self.does)
 
     def _odd_ones(self) -> dict[str, str]:
         """Clean groups that are rated far under the others."""
@@ -446,6 +402,10 @@ class Gathering:
         told = dict(outcomes)
         if "likelihood" in self.asked:
             told["likelihood"] = self.told["likelihood"]
+        if "steps" in self.asked and self.heard:
+            index = torch.arange(len(self.actions))
+            settle = final.settling(self.material.windows, index, waiting=True)
+            told["steps"] = settle(self._weigh()[0])
         if "pace" in self.asked:
             final.pace, told["pace"], _ = cross_fit_pace(self.material, self.n_actions)
         if not len(self.material.reference):
@@ -469,10 +429,3 @@ class Gathering:
                 updates=self.fields.outcome_updates,
             )
         final.integrity = self.integrity
-
-
-def _n_actions(spaces: Spaces) -> int:
-    assert isinstance(spaces.action, gym.spaces.Discrete)
-    return int(spaces.action.n)
-
-

@@ -27,6 +27,7 @@ _FEW = 5.0  # as if so many more steps of each kind had been seen
 _LINES = (0.1, 0.2)  # shares of clean steps under the lines
 _ASSUMED = 0.1  # by how much the share may be off for what is assumed
 _DRAWS = 100
+_FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
 
 
@@ -105,11 +106,20 @@ def bin_middles(signal: Array) -> Array:
 
 def worth(signal: Array, middles: Array, log_odds: Array) -> Array:
     """The log-odds that each value stands for, straight lines between the middles of bins; 0 where
-    it is NaN: nothing is known. (N,)"""
+    it is NaN: nothing is known. (N,)
+
+    The lowest line goes on, so that what is far worse than the least tenth of noisy steps is rated
+    so; upwards there is no telling.
+    """
     used = ~np.isnan(middles)
     if not used.any():
         return np.zeros(len(signal))
-    found = np.interp(signal, middles[used], log_odds[used])
+    x, y = middles[used], log_odds[used]
+    found = np.interp(signal, x, y)
+    if len(x) > 1:
+        slope = (y[1] - y[0]) / max(x[1] - x[0], 1e-9)
+        lower = np.maximum((x[0] - signal) * slope, 0.0)
+        found = found - np.minimum(np.nan_to_num(lower), _FARTHER)
     return np.where(np.isnan(signal), 0.0, found)
 
 

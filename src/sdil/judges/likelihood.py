@@ -18,7 +18,7 @@ from sdil.networks.ensemble import Ensemble
 from sdil.training import Stages
 from sdil.windows import Windows
 
-_LEAST = 1e-4  # probabilities under it are alike
+_LEAST = 1e-6  # probabilities under it are alike
 _NEVER = -30.0  # the logit of an action that idles
 
 

@@ -136,9 +136,7 @@ class Pools:
             drawn = torch.rand(len(self._sizes), count, generator=generator)
             at = (drawn * self._sizes[:, None]).long()
         else:
-            drawn = torch.rand(
-                len(self._sizes), count, generator=generator, dtype=torch.float64
-            )
+            drawn = torch.rand(len(self._sizes), count, generator=generator, dtype=torch.float64)
             at = torch.searchsorted(self._reached, drawn)
         return self._steps.gather(1, at.minimum(self._last))
 

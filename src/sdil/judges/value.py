@@ -110,8 +110,9 @@ class RecordedGraph:
     ) -> Array:
         """The value signal of each state and action that was seen, NaN elsewhere. (U, A)
 
-        `ends` are numbers of the states in which clean demonstrations end. `to_go` knows how far each state seems to be from an end by ways that nobody recorded;
-        without it only recorded ones count. `unit` is the mean length of a clean demonstration.
+        `ends` are numbers of the states in which clean demonstrations end. `to_go` knows how far
+        each state seems to be from an end by ways that nobody recorded; without it only recorded
+        ones count. `unit` is the mean length of a clean demonstration.
         """
         steps = self.before, self.actions, self.after, ends
         shape, discount = (len(self.states), self.n_actions), float(np.exp(-1.0 / unit))

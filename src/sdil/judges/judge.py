@@ -1,0 +1,71 @@
+"""Our judge. How it comes by its evidence is in `gathering.py`, what that says in `evidence.py`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, ClassVar, Literal
+
+import gymnasium as gym
+
+from sdil.demonstrations import Demonstrations
+from sdil.judges.evidence import SIGNALS, EvidenceJudge
+from sdil.judges.gathering import Gathering
+from sdil.judges.material import Material
+from sdil.judging import check_judge
+from sdil.limits import Count, PartialShare, Positive, Some, Weight
+from sdil.training import OnEpoch, Stages, State, generator_of
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges steps and episodes by evidence that clean groups speak for."""
+
+    signals: Annotated[str, Some(*SIGNALS)] = "+".join(SIGNALS)
+    """The kinds of evidence that are asked."""
+    good_share: PartialShare | Literal["auto"] = "auto"
+    """The share of noisy steps that are good; auto: estimated, with an interval."""
+    clone_updates: Count = 400
+    """Updates of the clones behind likelihood and consensus."""
+    distance_updates: Count = 3_000
+    """Updates of the temporal distance behind progress and efficiency."""
+    outcome_updates: Count = 400
+    """Updates of what actions are expected to bring, and of integrity."""
+    hidden: Count = 64
+    """Width of the hidden layers."""
+    learning_rate: Positive = 1e-3
+    """Adam's step size."""
+    weight_decay: Weight = 5e-4
+    """L2 penalty on the weights."""
+    batch_size: Count = 256
+    """Steps per update."""
+
+    name: ClassVar[str] = "evidence"
+    reference: ClassVar[str] = "ours"
+
+    def fit(
+        self,
+        demos: Demonstrations,
+        *,
+        valid: Demonstrations | None = None,
+        seed: int = 0,
+        on_epoch: OnEpoch | None = None,
+        resume: State | None = None,
+    ) -> EvidenceJudge:
+        """Learn the signals, decide which are heard, and weigh them."""
+        check_judge(demos, self, seed)
+        material = Material.of(demos, valid, seed=seed)
+        generator = generator_of(seed)
+        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
+        stages = Stages(self, generator, on_epoch, resume)
+        n_actions = int(demos.spaces.action.n)
+        gathering = Gathering(self, material, n_actions, stages, generator, seed)
+        evidence, odd = gathering.run()
+        return EvidenceJudge(
+            demos.spaces,
+            evidence,
+            material.inputs,
+            odd=odd,
+            random_state=generator.get_state(),
+            hyperparameters=asdict(self),
+            seed=seed,
+        )
