@@ -31,7 +31,7 @@ SMALLEST = {
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""
-NEEDS_DATA = {"mimic_scaling"}
+NEEDS_DATA = {"mimic_scaling", "human_play"}
 
 
 def test_every_script_is_run_here() -> None:

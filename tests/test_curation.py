@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import sdil
 from conftest import episode
 from sdil import Demonstrations, InputError
+from sdil.judges.joining import GoodShare
 from sdil.scores import StepScores
 
 
@@ -318,3 +319,41 @@ def test_scores_that_are_none_are_refused_by_name(three, wrong, options):
     ]
     with pytest.raises(InputError, match=r"noisy set, episode 'b', step 2: the score is"):
         sdil.curate(three, well, **options)
+
+
+@pytest.mark.parametrize("by", ["segment", "episode", "step"])
+def test_a_set_that_may_be_all_good_is_kept_whole(three, by):
+    maybe = GoodShare(0.97, 0.84, 1.0)
+    said = r"good one \(97% good, 84% to 100%\): nothing is dropped"
+    with pytest.warns(UserWarning, match=said) as caught:
+        curated = sdil.curate(three, SCORES, by=by, keep_above=0.3, good_share=maybe)
+    assert len(caught) == 1  # and not that single steps bend
+    assert curated.demos == three
+    assert all(mask.all() for mask in curated.kept)
+    assert "nothing is dropped" in curated.why_all
+    with pytest.raises(InputError, match="keep_above lies in"):
+        sdil.curate(three, SCORES, by=by, keep_above=3.0, good_share=maybe)
+
+
+@pytest.mark.parametrize(
+    ("rule", "share"),
+    [
+        ({"keep_above": 0.3}, GoodShare(0.9, 0.7, 1.0)),
+        ({"keep_above": 0.3}, GoodShare(0.9, 0.8, 0.99)),
+        ({"keep_above": 0.3}, None),
+        ({"keep_share": 0.3}, GoodShare(0.97, 0.84, 1.0)),
+    ],
+)
+def test_otherwise_what_is_under_the_threshold_is_dropped(three, rule, share):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        curated = sdil.curate(three, SCORES, **rule, good_share=share)
+    assert curated.demos.noisy.n_steps < three.noisy.n_steps
+    assert curated.why_all is None
+
+
+def test_the_share_is_of_the_noisy_set_alone(three):
+    scores = scored([1, 1, -1])
+    maybe = GoodShare(0.97, 0.84, 1.0)
+    curated = sdil.curate(three, scores, keep_above=0.0, which="clean", good_share=maybe)
+    assert curated.demos.clean.n_steps == 2

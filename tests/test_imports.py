@@ -87,6 +87,20 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
         "cli",
     },
 }
+EVIDENCE_ORDER = {  # within `judges`: whoever tells a signal knows nothing of who listens
+    "material": set(),
+    "hearing": set(),
+    "joining": set(),
+    "doing": set(),
+    "value": set(),
+    "likelihood": {"material"},
+    "distance": {"material"},
+    "expected": {"material"},
+    "integrity": {"material"},
+    "progress": {"material", "distance"},
+    "efficiency": {"distance"},
+    "episodes": {"material", "hearing"},
+}
 HEAVY_FOR_LEARNERS = {
     "rich",
     "tyro",
@@ -120,6 +134,19 @@ def test_each_room_sees_only_what_it_may(path):
     ours = {name.removeprefix("sdil.") for name in imports(path) if name.startswith("sdil.")}
     for name in ours:
         assert any(name == a or name.startswith(a + ".") for a in allowed), f"{room} imports {name}"
+
+
+@pytest.mark.parametrize("name", EVIDENCE_ORDER)
+def test_a_signal_knows_nothing_of_who_listens(name):
+    found = {i for i in imports(ROOT / "judges" / f"{name}.py") if i.startswith("sdil.judges.")}
+    assert {i.split(".")[2] for i in found} <= EVIDENCE_ORDER[name]
+
+
+def test_what_the_judge_knows_is_apart_from_how_it_came_to_know_it():
+    knows = {
+        p.stem for p in (ROOT / "judges").glob("*.py") if "sdil.judges.gathering" in imports(p)
+    }
+    assert knows == {"judge"}
 
 
 LEARNING = [

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sdil.formats.folder import load_demonstrations as load_demonstrations
     from sdil.formats.folder import load_truth as load_truth
     from sdil.formats.folder import save_demonstrations as save_demonstrations
+    from sdil.judges.deminf import DemInf as DemInf
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
     from sdil.runs import judge as judge
@@ -68,6 +69,7 @@ _HOMES = {
     "SDIL": "sdil.algorithms.sdil",
     "ScoredBC": "sdil.algorithms.scored_bc",
     "Demonstrations": "sdil.demonstrations",
+    "DemInf": "sdil.judges.deminf",
     "Judge": "sdil.judges.judge",
     "ListenToValue": "sdil.acting",
     "PU": "sdil.judges.pu",

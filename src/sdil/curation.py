@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -32,6 +32,21 @@ BENDS = (
     "learned from them can be worse than what is learned from everything; whole segments, whole "
     "episodes and weights bend less"
 )
+
+
+class GoodShareLike(Protocol):
+    """The estimated share of good noisy steps, and between which it lies."""
+
+    @property
+    def point(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+SURELY = 0.75
+"""At least so much of a set is good, and it may all be: then no threshold drops anything of it."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,8 @@ class Curated:
     tell single steps apart. Per episode of the original set (T,)"""
     too_short: int = 0
     """Steps that were chosen, but in runs shorter than `min_length`, and so dropped."""
+    why_all: str | None = None
+    """Where the threshold was set aside and all kept: why, in a sentence."""
 
     def take(self, values: Sequence[Array]) -> list[Array]:
         """What is known of each step of the original set, (T,) each, cut as its episodes were."""
@@ -94,6 +111,7 @@ def curate(
     min_length: int = SHORTEST,
     which: SetName = "noisy",
     unknown: Mapping[str, str] = MappingProxyType({}),
+    good_share: GoodShareLike | None = None,
 ) -> Curated:
     """Keep the good part of one set, in runs of at least `min_length` steps, each an episode.
 
@@ -109,7 +127,8 @@ def curate(
     no rule is needed, and all steps count as chosen.
 
     `unknown` is `judge.unknown`: what rests on a question that the judge does not answer is
-    refused.
+    refused. `good_share` is the judge's, where it has one: where it says that the noisy set may be
+    all good, `keep_above` drops nothing of it, with a warning; the other rules are orders.
     """
     original = demos.noisy if which == "noisy" else demos.clean
     _check(original, scores, which)
@@ -123,11 +142,17 @@ def curate(
     by_rule = keep_above is not None or keep_share is not None
     if by_rule or weights:
         _refuse_unknown(scores, by if by_rule else None, weights, unknown)
+    why_all = None
     if by_rule:
         stretches, values = _values(by, scores)
         chosen = _chosen(stretches, values, keep_above, keep_share)
+        if keep_above is not None and which == "noisy":
+            why_all = _why_all(good_share)
+        if why_all is not None:
+            chosen = np.ones_like(chosen)
+            warnings.warn(why_all, stacklevel=2)
         kept = original.split_steps(np.repeat(chosen, stretches))
-        if by == "step" and not weights:
+        if by == "step" and not weights and why_all is None:
             warnings.warn(BENDS, stacklevel=2)
     else:
         kept = [np.ones(length, bool) for length in original.lengths]
@@ -142,7 +167,9 @@ def curate(
         whole = [(at, 0, len(mask)) for at, mask in enumerate(kept)]
         pieces = [_piece(original, scores, *where) for where in whole]
         weighed = [mask * weight for mask, weight in zip(kept, weighing, strict=True)]
-        return Curated(demos, which, "weights", pieces, kept, weighed, stretches, weighing)
+        return Curated(
+            demos, which, "weights", pieces, kept, weighed, stretches, weighing, why_all=why_all
+        )
     pieces = [
         _piece(original, scores, at, start, stop)
         for at, mask in enumerate(kept)
@@ -166,6 +193,7 @@ def curate(
         stretches=stretches,
         weighing=weighing,
         too_short=before - sum(int(mask.sum()) for mask in kept),
+        why_all=why_all,
     )
 
 
@@ -257,6 +285,16 @@ def _refuse_unknown(
 
 _OTHERWISE = {"step": ("episode", "episode"), "episode": ("step", "segment")}
 """The other question, and the way of curating that asks it."""
+
+
+def _why_all(share: GoodShareLike | None) -> str | None:
+    """Why nothing of the noisy set is dropped; None where a threshold may."""
+    if share is None or share.high < 1.0 or share.low < SURELY:
+        return None
+    return (
+        f"the noisy set cannot be told from a good one ({share.point:.0%} good, {share.low:.0%} to "
+        f"{share.high:.0%}): nothing is dropped"
+    )
 
 
 def _values(by: By, scores: Sequence[StepScores]) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ is saved and loaded like a policy. Judges themselves are in `judges/`.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,21 @@ class Signal:
     """The question that it helps to answer: is this action right here, or how well did this go."""
 
 
+@dataclass(frozen=True)
+class GoodShare:
+    """The share of noisy steps that are good, and between which it lies."""
+
+    point: float
+    low: float
+    high: float
+
+    @property
+    def odds(self) -> tuple[float, float, float]:
+        """Log-odds of `point`, `low` and `high`, none of them certain."""
+        point, low, high = (min(max(p, 0.02), 0.98) for p in (self.point, self.low, self.high))
+        return math.log(point / (1 - point)), math.log(low / (1 - low)), math.log(high / (1 - high))
+
+
 class JudgesSteps(Protocol):
     """Anything that judges: a fitted judge, or a policy that has one."""
 
@@ -69,6 +85,10 @@ class FittedJudge(Saved):
     """The questions ("step", "episode") that it does not answer, because nothing is heard there,
     and why, in a sentence. Where "step" is among them every `optimality` is 0; where "episode" is,
     `quality` is None."""
+    good_share: GoodShare | None = None
+    """How many noisy steps are good, by those that estimate it."""
+    odd: Mapping[str, str] = MappingProxyType({})
+    """Clean groups (or episodes) that look odd among the clean ones, and why."""
 
     @property
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from minari import MinariDataset
 from test_cli import run
 
 import sdil
+import sdil.judges.joining
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +223,31 @@ def test_what_the_judge_does_not_answer_is_refused(curate, capsys, monkeypatch):
     assert "no signal is heard; --by episode asks another question" in err
     assert not out.exists()
     curate("--by", "episode", "--keep-share", 0.5, "--no-check")
+
+
+def test_a_set_that_may_be_all_good_is_kept_whole(place, curate, capsys, monkeypatch):
+    maybe = sdil.judges.joining.GoodShare(0.97, 0.84, 1.0)
+    monkeypatch.setattr("sdil.judging.FittedJudge.good_share", maybe, raising=False)
+    said = (
+        "the noisy set cannot be told from a good one (97% good, 84% to 100%): nothing is dropped"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        out = curate("--keep-above", 0.5, "--no-check")
+    assert f"warning: {said}" in capsys.readouterr().err
+    old = sdil.load_demonstrations(place / "demos")
+    assert sdil.load_demonstrations(out).fingerprint() == old.fingerprint()
+    assert json.loads((out / "curated.json").read_text())["summary"]["why_all"] == said
+    out = curate("--keep-share", 0.5, "--no-check", out="ordered")
+    assert sdil.load_demonstrations(out).noisy.n_steps < old.noisy.n_steps
+    assert "nothing is dropped" not in capsys.readouterr().err
+    about = json.loads((place / "run" / "run.json").read_text())
+    other = out.parent / "other-run"
+    shutil.copytree(place / "run", other)
+    (other / "run.json").write_text(json.dumps({**about, "fingerprint": "of other data"}))
+    options = ["--data", place / "demos", "--out", out.parent / "elsewhere", "--no-check"]
+    assert run("curate", other, *options, "--keep-above", 0.0) == 0  # the share is not of these
+    assert "nothing is dropped" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import sdil
 from sdil.cli import main
+from sdil.cli.judge import _report
+from sdil.explanation.record import Explanation
+from sdil.runs import Finished
 
 pytestmark = pytest.mark.xdist_group("judge")  # dear fixtures: one worker makes them
 
-QUICK = ("--clone-updates", 40, "--distance-updates", 40)
+QUICK = ("--clone-updates", 40, "--distance-updates", 40, "--outcome-updates", 40)
 
 
 def run(*arguments: object) -> int:
@@ -49,11 +54,22 @@ def test_it_says_what_it_heard(folder, tmp_path, capsys, monkeypatch):
     assert "judged by evidence in" in text
     assert all(name in text for name in ("likelihood", "progress", "value", "heard"))
     assert "noisy steps score above 0" in text
+    for_steps, for_episodes = text.split("what was listened to for ")[1:]
+    assert for_steps.startswith("steps: is this action right here?")
+    assert for_episodes.startswith("episodes: how well did this go?")
+    assert "│ value" in for_steps
+    assert "│ value" not in for_episodes
+    assert "│ pace" in for_episodes
+    share = sdil.load_judge(tmp_path / "j").good_share
+    point, low, high = (f"{x:.0%}" for x in (share.point, share.low, share.high))
+    assert f"estimated share of good noisy steps: {point} ({low} to {high})" in text
     assert max(len(line) for line in text.splitlines() if "│" in line) <= 80
     assert run("judge", "dwbc", "--data", folder, "--out", tmp_path / "d", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["judge"] == "dwbc"
     assert told["signals"][0]["heard"] is True
+    assert told["signals"][0]["output"] == "step"
+    assert (told["unknown"], told["good_share"], told["odd"]) == ({}, None, {})
     assert 0 <= told["good"] <= 1
 
 
@@ -68,6 +84,82 @@ def test_fields_are_the_judges_own(folder, tmp_path, capsys):
     assert run("judge", "nobody", *options) == 2
     assert "there is no judge 'nobody'" in capsys.readouterr().err
     assert run("judge") == 2
+
+
+def test_what_it_does_not_know_it_says(folder, judgement, tmp_path, capsys, monkeypatch):
+    unknown = {"step": "which steps are good is unknown: few clean groups"}
+    monkeypatch.setattr("sdil.judges.evidence.EvidenceJudge.unknown", unknown)
+    options = ["--data", folder, "--out", tmp_path / "j", *QUICK]
+    assert run("judge", *options) == 0
+    text = capsys.readouterr().out
+    assert unknown["step"] in text
+    assert "score above 0" not in text
+    assert "share of good" not in text
+    assert run("judge", *options, "--overwrite", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["unknown"] == unknown
+    assert told["good"] is told["mean"] is told["good_share"] is None
+    assert {s["output"] for s in told["signals"]} == {"step", "episode"}
+    assert run("score", judgement, "--data", folder, "--worst", 3) == 0
+    text = capsys.readouterr().out
+    assert unknown["step"] in text
+    assert "worst segments" not in text
+    assert "worst episodes, by how well they went" in text
+    assert run("score", judgement, "--data", folder, "--worst", 3, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["unknown"] == unknown
+    assert told["worst"] == told["best"] == []
+    assert told["noisy"]["mean"] is told["noisy"]["auroc"] is None
+    short = ["--max-updates", 20, "--min-updates", 20, "--judge", judgement]
+    assert run("train", "scored-bc", "--data", folder, "--out", tmp_path / "run", *short) == 0
+    assert unknown["step"] in capsys.readouterr().out
+
+
+def test_odd_clean_demonstrations_are_named(folder, judgement, capsys, tmp_path):
+    odd = sdil.load_judge(judgement)
+    odd.odd = {"clean-3": "its steps are rated -3.0 in log-odds, the others' +1.0"}
+    odd.save(tmp_path / "odd")
+    for name in ("run.json", "epochs.json"):
+        shutil.copy(judgement / name, tmp_path / "odd")
+    done = Finished(tmp_path / "odd", 1, 1.0, {}, sdil.load_judge(tmp_path / "odd"))
+    _report(done, False)
+    assert "odd clean demonstrations: clean-3: its steps are rated" in capsys.readouterr().out
+    _report(done, True)
+    assert json.loads(capsys.readouterr().out)["odd"] == odd.odd
+    page, record = tmp_path / "odd.html", tmp_path / "record"
+    assert run("report", tmp_path / "odd", "--out", page, "--record", record, "--no-rollouts") == 0
+    assert "Odd clean demonstrations, worth a look: clean-3" in page.read_text()
+    kept = Explanation.load(record)
+    scores = odd.score(sdil.load_demonstrations(folder).all)
+    for name in ("quality", "integrity"):
+        expected = np.concatenate([getattr(s, name) for s in scores])
+        np.testing.assert_allclose(getattr(kept.scores, name), expected, atol=1e-6)
+    assert kept.about["good_share"]["point"] == odd.good_share.point
+
+
+def test_episodes_are_ranked_by_how_well_they_went(folder, judgement, capsys):
+    options = ["score", judgement, "--data", folder, "--set", "both", "--worst", 4]
+    assert run(*options, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    demos, judge = sdil.load_demonstrations(folder), sdil.load_judge(judgement)
+    well = {
+        (name, episode): scores.how_well()
+        for name, sets in (("clean", demos.clean), ("noisy", demos.noisy))
+        for episode, scores in zip(sets.ids, judge.score(sets), strict=True)
+    }
+    order = sorted(well, key=well.__getitem__)
+    found = told["episodes"]
+    assert [(e["set"], e["episode"]) for e in found["worst"]] == order[:4]
+    assert [e["quality"] for e in found["best"]] == [well[name] for name in order[::-1][:4]]
+    judged = judge.score(demos.noisy)
+    integrity = np.concatenate([s.integrity for s in judged])
+    assert told["noisy"]["integrity"] == pytest.approx(np.nanmean(integrity))
+    quality = np.concatenate([s.quality for s in judged])
+    assert told["noisy"]["quality"] == pytest.approx(quality.mean())
+    assert run(*options) == 0
+    text = capsys.readouterr().out
+    assert all(words in text for words in ("mean quality", "mean integrity", order[0][1]))
+    assert text.index("worst episodes, by how well they went") < text.index("best episodes")
 
 
 @pytest.mark.parametrize("name", ["worst", "best"])
@@ -92,6 +184,10 @@ def test_a_table_is_what_its_name_says(folder, judgement, tmp_path, capsys):
     assert len(rows) == demos.noisy.n_steps
     score = sdil.load_judge(judgement).score(demos.noisy)[0]
     assert float(rows[0]["optimality"]) == pytest.approx(score.optimality[0])
+    assert float(rows[0]["quality"]) == pytest.approx(score.quality[0])
+    for part, values in score.quality_parts.items():
+        assert float(rows[0][f"quality_{part}"]) == pytest.approx(values[0])
+    assert float(rows[0]["integrity"]) == pytest.approx(score.integrity[0], nan_ok=True)
     assert run("score", judgement, "--data", folder, "--out", tmp_path / "x.txt") == 2
     assert "must end in .parquet or .csv" in capsys.readouterr().err
     assert not (tmp_path / "x.txt").exists()

@@ -104,7 +104,7 @@ def test_tables_of_fields_are_read_off_the_code(name):
 
 def test_fields_of_sdil_and_of_the_judge_are_shown():
     assert "{{ fields sdil.algorithms.sdil.SDIL }}" in (DOCS / "sdil.md").read_text()
-    assert "{{ fields sdil.judges.evidence.Judge }}" in (DOCS / "score.md").read_text()
+    assert "{{ fields sdil.judges.judge.Judge }}" in (DOCS / "score.md").read_text()
     assert len((DOCS / "sdil.md").read_text().split()) < 2_000  # what a reader of the paper needs
 
 

@@ -42,6 +42,25 @@ def test_a_record_without_skills_map_or_truth_too(toy_record, tmp_path):
     assert again.skills is None
 
 
+def test_quality_and_integrity_are_kept_and_records_of_before_have_none(toy_record, tmp_path):
+    toy_record.save(tmp_path / "before")
+    with np.load(tmp_path / "before" / "arrays.npz") as stored:
+        assert not {"scores.quality", "scores.integrity"} & set(stored.files)
+    before = Explanation.load(tmp_path / "before").scores
+    assert before.quality is before.integrity is None
+    integrity = np.where(np.arange(15) % 5, 0.75, np.nan).astype(np.float32)
+    scores = replace(
+        toy_record.scores, quality=np.linspace(-1, 1, 15, dtype=np.float32), integrity=integrity
+    )
+    both = replace(toy_record, scores=scores)
+    both.save(tmp_path / "both")
+    assert same(Explanation.load(tmp_path / "both"), both)
+    short = replace(toy_record, scores=replace(scores, quality=scores.quality[1:]))
+    short.save(tmp_path / "short")
+    with pytest.raises(InputError, match="damaged"):
+        Explanation.load(tmp_path / "short")
+
+
 def test_only_a_record_is_replaced_and_only_when_told(toy_record, tmp_path):
     toy_record.save(tmp_path / "record")
     with pytest.raises(InputError, match="exists already"):

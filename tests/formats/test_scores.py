@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -33,3 +34,25 @@ def test_the_name_of_a_signal_is_no_sql(tmp_path, monkeypatch, ending):
         row = dict(zip(columns, map(str, found.fetchall()[0]), strict=True))
     assert {row[name] for name in NAMES} == {"1.0"}
     assert row["episode"] == "one'); --"
+
+
+def test_the_other_answers_are_columns_where_they_are_known(tmp_path):
+    bare = StepScores(optimality=np.array([0.5, -0.5]))
+    whole = replace(
+        bare,
+        quality=np.array([0.25, 0.75]),
+        quality_parts={"pace": np.array([0.0, 1.0])},
+        integrity=np.array([0.9, np.nan]),
+    )
+    columns = {}
+    for name, scores in (("bare", bare), ("whole", whole)):
+        path = tmp_path / f"{name}.parquet"
+        write_scores(path, {"noisy": ScoredSet(["e"], [scores])})
+        found = duckdb.execute("SELECT * FROM read_parquet(?)", [str(path)])
+        names = [column[0] for column in found.description]
+        columns[name] = dict(zip(names, zip(*found.fetchall(), strict=True), strict=True))
+    more = ["quality", "quality_pace", "integrity"]
+    assert [c for c in columns["whole"] if c not in columns["bare"]] == more
+    assert columns["whole"]["quality"] == (0.25, 0.75)
+    assert columns["whole"]["quality_pace"] == (0.0, 1.0)
+    assert columns["whole"]["integrity"] == (0.9, None)

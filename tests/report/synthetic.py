@@ -68,6 +68,7 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
         skill=skill if rich else None,
         parts=parts if rich else {},
         spread=rng.uniform(0.05, 0.2, N).astype(np.float32) if rich else None,
+        **(_other_answers(np.random.default_rng(seed), optimality, lengths) if rich else {}),
     )
     about = _about(episodes, truth)
     if not rich:
@@ -109,6 +110,21 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
             }
         },
     )
+
+
+def _other_answers(rng, optimality, lengths) -> dict[str, np.ndarray]:
+    """Smooth quality, and an integrity of 1 but for a few steps; of an episode's last none."""
+    window = np.ones(9) / 9
+    smooth = [
+        np.convolve(np.pad(o, 4, "edge"), window, "valid")
+        for o in np.split(optimality, np.cumsum(lengths)[:-1])
+    ]
+    integrity = np.where(rng.random(len(optimality)) < 0.05, 0.1, 0.95)
+    integrity[np.cumsum(lengths) - 1] = np.nan
+    return {
+        "quality": np.concatenate(smooth).astype(np.float32),
+        "integrity": integrity.astype(np.float32),
+    }
 
 
 def picture(red: int, green: int) -> str:

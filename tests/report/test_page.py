@@ -217,14 +217,60 @@ def test_a_click_opens_the_timeline(page, record):
     page.page.locator("#timeline-chart[data-drawn]").wait_for()
     names = "document.getElementById('timeline-chart').data.map((t) => t.name).filter(Boolean)"
     assert page.page.evaluate(names) == [
-        "spread", "by skill", "by likelihood", "by discriminator", "score",
+        "spread", "by skill", "by likelihood", "by discriminator", "how well", "score",
+        "does not fit",
     ]  # fmt: skip
     page.page.uncheck("#parts")
-    assert page.page.evaluate(names) == ["spread", "score"]
+    assert page.page.evaluate(names) == ["spread", "how well", "score", "does not fit"]
     rows = "document.getElementById('timeline-chart').layout.yaxis2.ticktext"
-    assert set(page.page.evaluate(rows)) >= {"skill", "truth"}
+    assert set(page.page.evaluate(rows)) >= {"skill", "truth", "fits"}
     page.page.locator("#cursor").fill("7")
-    assert "7 of 0–" in page.text("#told")
+    told = page.text("#told")
+    assert "7 of 0–" in told
+    at = offsets_of(record)[record.episodes.ids.index(name)][0] + 7
+    for label, values in (("how well", "quality"), ("next state fits", "integrity")):
+        value = f"{getattr(record.scores, values)[at]:.2f}".replace("-", "−")
+        assert f"{label}\n{value}" in told
+
+
+def test_how_well_each_went_is_a_column(chartless, record):
+    chartless.page.click("th.well button")
+    well = [record.scores.quality[a:b].mean() for a, b in offsets_of(record)]
+    shown = [float(text.replace("−", "-")) for text in chartless.rows("well")]
+    assert len(shown) > 5
+    assert shown == pytest.approx(sorted(well)[: len(shown)], abs=0.006)
+
+
+def test_a_record_of_before_shows_no_second_answer(browser, record, tmp_path):
+    path = tmp_path / "before.html"
+    before = replace(record, scores=replace(record.scores, quality=None, integrity=None))
+    path.write_text(render(before), "utf-8")
+    opened = Opened(browser, path)
+    assert opened.page.locator("th.well").count() == 0
+    opened.page.locator("#timeline-chart").scroll_into_view_if_needed()
+    opened.page.locator("#timeline-chart[data-drawn]").wait_for()
+    drawn = "document.getElementById('timeline-chart').data.map((t) => t.name).filter(Boolean)"
+    assert not {"how well", "does not fit"} & set(opened.page.evaluate(drawn))
+    assert "fits" not in opened.text("#told")
+    assert opened.errors == []
+    opened.context.close()
+
+
+def test_where_steps_are_unknown_episodes_are_sorted_by_how_well_they_went(
+    browser, record, tmp_path
+):
+    path = tmp_path / "unknown.html"
+    about = {**record.about, "unknown": {"step": "which steps are good is unknown"}}
+    silent = replace(record.scores, optimality=np.zeros_like(record.scores.optimality))
+    path.write_text(render(replace(record, about=about, scores=silent)), "utf-8")
+    opened = Opened(browser, path, charts=False)
+    assert "Those that went worst come first." in opened.text("#demonstrations")
+    shown = [float(text.replace("−", "-")) for text in opened.rows("well")]
+    assert shown == sorted(shown)
+    assert shown[0] < shown[-1]
+    assert "Good steps\nunknown" in opened.text("#facts")
+    assert "Which steps are good is unknown." in opened.text("#verdict .doubt >> nth=0")
+    opened.context.close()
 
 
 def test_the_frame_is_the_one_under_the_cursor(chartless, record):

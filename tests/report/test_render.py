@@ -133,7 +133,7 @@ def test_a_judgement_is_not_asked_how_it_acts():
     unheard = {"name": "progress", "heard": False, "why": "not asked for"}
     texts = [s["text"] for s in verdict({**about, "signals": [heard, unheard]})]
     assert texts[0].startswith("Steps judged by evidence, from 3 trusted (clean) and 9")
-    assert texts[1] == "The scores rest on likelihood. Not heard: progress (not asked for)."
+    assert texts[1] == "Whether a step is right rests on likelihood. Not heard: progress."
     assert not any("environment" in text for text in texts)
     silent = verdict({**about, "signals": [unheard, unheard | {"name": "value"}]})
     assert silent[1] == {
@@ -141,3 +141,63 @@ def test_a_judgement_is_not_asked_how_it_acts():
         "text": "No kind of evidence rates held-out clean steps above noisy ones: these scores may "
         "mean nothing.",
     }
+
+
+def test_the_two_answers_have_a_sentence_each():
+    signals = [
+        {"name": name, "heard": heard, "why": "so", "output": output}
+        for name, heard, output in (
+            ("likelihood", True, "step"),
+            ("value", True, "step"),
+            ("progress", False, "step"),
+            ("pace", True, "episode"),
+        )
+    ]
+    share = {"point": 0.49, "low": 0.35, "high": 0.63}
+    odd = {"walk <7>": "its steps are rated -3.0 in log-odds"}
+    about = {"judge": "evidence", "acting": None, "signals": signals, "unknown": {}}
+    said = verdict({**about, "good_share": share, "odd": odd})
+    assert said[1:4] == [
+        {
+            "tone": "plain",
+            "text": "Whether a step is right rests on likelihood and value. Not heard: progress.",
+        },
+        {"tone": "plain", "text": "How well an episode went rests on pace."},
+        {"tone": "plain", "text": "An estimated 49% of the noisy steps are good (35% to 63%)."},
+    ]
+    assert said[-1] == {
+        "tone": "doubt",
+        "text": "Odd clean demonstrations, worth a look: walk <7>: its steps are rated -3.0 in "
+        "log-odds.",
+    }
+    many = verdict({**about, "odd": {f"walk {i}": "odd" for i in range(8)}})[-1]["text"]
+    assert "walk 4: odd; and 3 more." in many
+    assert "walk 5" not in many
+
+
+def test_what_is_unknown_is_a_doubt_and_the_truth_is_not_asked():
+    silent = [
+        {"name": name, "heard": False, "why": "so", "output": output}
+        for name in ("likelihood", "progress")
+        for output in ("step", "episode")
+    ]
+    unknown = {"step": "which steps are good is unknown", "episode": "how well is unknown: few"}
+    about = {"signals": silent, "unknown": unknown, "truth": {"auroc": 0.5}}
+    said = verdict(about)
+    doubts = [s["text"] for s in said if s["tone"] == "doubt"]
+    assert doubts == ["Which steps are good is unknown.", "How well is unknown: few."]
+    one = verdict({**about, "unknown": {"step": unknown["step"]}, "signals": [
+        *silent[:1], silent[1] | {"heard": True}]})  # fmt: skip
+    assert "How well an episode went rests on likelihood." in [s["text"] for s in one]
+
+
+def test_quality_and_integrity_travel_where_they_are_known(toy_record):
+    quality = np.linspace(-1, 1, 15).astype(np.float32)
+    integrity = np.where(np.arange(15) % 5, 0.75, np.nan).astype(np.float32)
+    scores = replace(toy_record.scores, quality=quality, integrity=integrity)
+    sent = data_of(render(replace(toy_record, scores=scores)))["scores"]
+    for name, values in (("quality", quality), ("integrity", integrity)):
+        found = np.frombuffer(base64.b64decode(sent[name]["data"]), "<" + sent[name]["type"])
+        np.testing.assert_array_equal(found, values)
+    before = data_of(render(toy_record))["scores"]
+    assert before["quality"] is before["integrity"] is None

@@ -24,6 +24,7 @@ from sdil.algorithms.sdil import SDIL
 from sdil.algorithms.weighing import InnerJudge, WeighingLearner
 from sdil.algorithms.weighted_bc import WeightedBC
 from sdil.errors import InputError
+from sdil.judges.deminf import DemInf, DemInfJudge
 from sdil.judges.evidence import EvidenceJudge
 from sdil.judges.judge import Judge
 from sdil.judges.pu import PU, SkillJudge
@@ -57,6 +58,7 @@ LEARNERS: dict[str, type[Learner]] = {
 JUDGES: dict[str, type[Any]] = {
     Judge.name: Judge,
     PU.name: PU,
+    DemInf.name: DemInf,
     **{kind.name: kind for kind in (WeightedBC, DWBC, ISWBC, DemoDICE, ILEED, CAIL)},
 }
 """Every judge by name: the dataclass of its fields. `make_judge` makes it."""
@@ -65,7 +67,7 @@ _POLICIES: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy)
 }
 _FITTED: dict[str, type[FittedJudge]] = {
-    judge.kind: judge for judge in (EvidenceJudge, SkillJudge, NetworkJudge)
+    judge.kind: judge for judge in (EvidenceJudge, SkillJudge, DemInfJudge, NetworkJudge)
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +11,8 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
+from sdil.arguments import read_run
+from sdil.cli.answers import good_share_of, unknown_of
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -22,7 +23,7 @@ from sdil.cli.console import (
     set_threads,
     show,
 )
-from sdil.curation import SHORTEST, By, Curated
+from sdil.curation import SHORTEST, By, Curated, GoodShareLike
 from sdil.curation import curate as keep_what_is_good
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -86,6 +87,7 @@ def curate(
         by: What is kept or dropped whole: segments by their mean score, episodes by how well they
             went, or single steps, which bends how often actions occur.
         keep_above: Keep what scores at least this; scores lie between -1 (bad) and 1 (good).
+            Where the judge cannot tell the noisy set from a good one, everything is kept.
         keep_share: Keep the highest scored, until they are this share of the steps.
         selection: Keep what this file says: JSON that the page of `sdil report` downloads.
         weights: Keep every step; scores.parquet says how much each should weigh, 0 to 1.
@@ -124,7 +126,8 @@ def curate(
             weights=weights,
             min_length=min_length,
             which=which,
-            unknown=_unknown(judge),
+            unknown=unknown_of(judge),
+            good_share=_good_share(run, judge, demos),
         )
     except InputError as error:
         raise InputError(_as_options(str(error), selection)) from None
@@ -168,10 +171,13 @@ def curate(
         _show_helped(helped)
 
 
-def _unknown(judge: FittedJudge | Policy) -> Mapping[str, str]:
-    """What it does not answer."""
-    fitted = judge.judge if isinstance(judge, Policy) else judge
-    return {} if fitted is None else fitted.unknown
+def _good_share(
+    run: Path, judge: FittedJudge | Policy, demos: Demonstrations
+) -> GoodShareLike | None:
+    """The share of good noisy steps, unless it was estimated from other demonstrations."""
+    if (run / "run.json").exists() and read_run(run).get("fingerprint") != demos.fingerprint():
+        return None
+    return good_share_of(judge)
 
 
 def _check(demos: Demonstrations, curated: Curated, out: Path, seed: int) -> Helped:
@@ -266,6 +272,7 @@ def _summarise(curated: Curated, original: Trajectories, truth: Truth | None) ->
         },
         "groups": {},
         "truth": None,
+        "why_all": curated.why_all,
     }
     for group in dict.fromkeys(g for g in original.groups if g is not None):
         mine = [m for m, g in zip(curated.kept, original.groups, strict=True) if g == group]

@@ -13,6 +13,7 @@ import tyro
 
 from sdil.algorithms import JUDGES, make_judge
 from sdil.arguments import read_run
+from sdil.cli.answers import answers_of, print_wrapped
 from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
     as_json,
@@ -101,24 +102,40 @@ def _report(done: Finished, json: bool) -> None:
     data = read_run(done.folder)["data"]
     noisy = load_demonstrations(data).noisy
     optimality = np.concatenate([s.optimality for s in fitted.score(noisy)])
+    silent = "step" in fitted.unknown
     summary: dict[str, Any] = {
         "judge": fitted.name,
-        "signals": [dataclasses.asdict(signal) for signal in fitted.signals],
+        **answers_of(fitted),
         "noisy_steps": len(optimality),
-        "mean": float(optimality.mean()),
-        "good": float((optimality > 0).mean()),
+        "mean": None if silent else float(optimality.mean()),
+        "good": None if silent else float((optimality > 0).mean()),
     }
     if json:
         print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
         return
     print(plain(f"judged by {fitted.name} in {done.seconds:.1f} s"))
-    print_table(
-        "what was listened to",
-        ["signal", "heard", "why"],
-        [[s.name, "yes" if s.heard else "no", s.why] for s in fitted.signals],
-        text_columns=3,
-    )
-    print(f"{summary['good']:.1%} of {len(optimality)} noisy steps score above 0")
+    for output, question in _QUESTIONS.items():
+        rows = [
+            [s.name, "yes" if s.heard else "no", s.why]
+            for s in fitted.signals
+            if s.output == output
+        ]
+        if rows:
+            print_table(
+                f"what was listened to for {question}",
+                ["signal", "heard", "why"],
+                rows,
+                text_columns=3,
+            )
+    for sentence in fitted.unknown.values():
+        print_wrapped(sentence)
+    if not silent:
+        print(f"{summary['good']:.1%} of {len(optimality)} noisy steps score above 0")
+    share = summary["good_share"]
+    if share is not None:
+        print(_of_share(**share))
+    for name, sentence in summary["odd"].items():
+        print_wrapped(f"odd clean demonstrations: {name}: {sentence}")
     out = done.folder
     place = Path(data)
     near = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
@@ -126,16 +143,33 @@ def _report(done: Finished, json: bool) -> None:
     print(plain(f"  sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}"))
 
 
+_QUESTIONS = {
+    "step": "steps: is this action right here?",
+    "episode": "episodes: how well did this go?",
+}
+
+
+def _of_share(point: float, low: float, high: float) -> str:
+    if low == point == high:
+        return f"share of good noisy steps, as it was given: {point:.0%}"
+    return f"estimated share of good noisy steps: {point:.0%} ({low:.0%} to {high:.0%})"
+
+
 def _print_help() -> None:
     print("usage: sdil judge [JUDGE] --data FOLDER --out JUDGEMENT [OPTIONS]")
     print("       sdil judge --resume JUDGEMENT\n")
-    print("Says which steps of the noisy demonstrations are good, with no policy.")
+    print("Says which steps of the noisy demonstrations are good and how well each went,")
+    print("with no policy; what it cannot tell, it calls unknown.")
     print("sdil score, curate, report and train --judge take the judgement.\n")
     print("judges:")
     for name, kind in JUDGES.items():
         about = "ours, if none is named" if name == Judge.name else kind.reference
         first_line = (kind.__doc__ or "").strip().splitlines()[0]
-        inner = "" if kind in (Judge, JUDGES["pu"]) else "What it weighs noisy steps by: "
+        inner = (
+            ""
+            if kind in (Judge, JUDGES["pu"], JUDGES["deminf"])
+            else "What it weighs noisy steps by: "
+        )
         text = f"  {name:<12} {inner}{first_line} ({about})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
     print("\nsdil judge JUDGE --help lists every hyper-parameter.")

@@ -17,6 +17,7 @@ from sdil.acting import describe_acting
 from sdil.algorithms import JUDGES, LEARNERS, load_judging, load_policy
 from sdil.arguments import read_run
 from sdil.checkpoints import kept_of_each_phase, read_epochs
+from sdil.cli.answers import answers_of
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -170,7 +171,7 @@ def _about(
         "reference": known[name].reference if name in known else "",
         "hyperparameters": judge.hyperparameters,
         "judge": by.name,
-        "signals": [asdict(signal) for signal in by.signals],
+        **answers_of(by),
         "acting": None if policy is None else describe_acting(policy),
         "seed": by.seed if about is None else about["seed"],
         "task": task,

@@ -1,4 +1,4 @@
-"""`sdil score`: how good each step and segment of demonstrations is: a ranking, a table."""
+"""`sdil score`: how good each step, segment and episode is: rankings, a table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
+from sdil.cli.answers import print_wrapped, unknown_of
 from sdil.cli.console import parse, plain, print_json, print_table, show
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
@@ -21,7 +22,7 @@ from sdil.segmentation import segments_of
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
-_SHOWN = 5  # segments of either kind, where nothing else is asked for
+_SHOWN = 5  # segments and episodes of either kind, where nothing else is asked for
 
 
 def main(arguments: list[str]) -> None:
@@ -38,18 +39,22 @@ def score(
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Judge demonstrations step by step, and rank their segments.
+    """Judge demonstrations step by step, and rank their segments and episodes.
 
-    With --out, writes a row per step: set, episode, step, skill (of SDIL), optimality (-1 bad to 1
-    good), how unsure it is (spread) and the signals behind it where there are several, segment
-    (between changes of the score; with one signal alone, a run of equal skill) and its mean
-    optimality.
+    With --out, writes a row per step: set, episode, step, skill (of SDIL), optimality (is this
+    action right here: -1 bad to 1 good), how unsure it is (spread) and the signals behind it where
+    there are several, quality (how well it goes around this step, -1 to 1; its mean says how well
+    an episode went) and the signals behind it (quality_NAME), integrity (does the next state fit
+    the action, 0 to 1; it is no part of quality), segment (between changes of the score; with one
+    signal alone, a run of equal skill) and its mean optimality. What the judge does not tell has
+    no column.
 
     Args:
         run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
         data: Folder of demonstrations to judge; it need not be what was trained on.
         out: The table to write, .parquet or .csv; it must not exist.
-        worst: Print so many of the worst segments and of the best; 5 where nothing is written.
+        worst: Print so many of the worst segments and episodes and of the best; 5 where nothing
+            is written.
         which: The set to judge.
         overwrite: Replace the file if it exists.
         as_json: Print the summary as JSON.
@@ -71,16 +76,25 @@ def score(
     if out is not None:
         write_scores(out, {name: ScoredSet(chosen[name].ids, judged[name]) for name in chosen})
     goods = {} if truth is None else {"clean": truth.clean_good, "noisy": truth.noisy_good}
-    summary = {name: _summarise(judged[name], goods.get(name)) for name in chosen}
+    unknown = unknown_of(judge)
+    silent = "step" in unknown
+    summary = {name: _summarise(judged[name], goods.get(name), silent) for name in chosen}
     count = worst if worst is not None else _SHOWN if out is None else 0
-    ranked = _rank(chosen, judged)
-    ends = {"worst": ranked[:count], "best": ranked[::-1][:count]}
+    ends = _ends([] if silent else _rank(chosen, judged), count)
+    episodes = _ends(_rank_episodes(chosen, judged), count)
     if as_json:
         where = None if out is None else str(out)
-        print_json({"run": str(run), "data": str(data), "out": where, **summary, **ends})
+        told = {"run": str(run), "data": str(data), "out": where, "unknown": dict(unknown)}
+        print_json({**told, **summary, **ends, "episodes": episodes})
         return
-    rows = [[label, *(show(summary[n][key]) for n in chosen)] for key, label in _LABELS.items()]
+    rows = [
+        [label, *(show(summary[n][key]) for n in chosen)]
+        for key, label in _LABELS.items()
+        if key in _ALWAYS or any(summary[n][key] is not None for n in chosen)
+    ]
     print_table("scores", ["", *chosen], rows)
+    for sentence in unknown.values():
+        print_wrapped(sentence)
     for name, segments in ends.items():
         if segments:
             print_table(
@@ -92,8 +106,38 @@ def score(
                 ],
                 text_columns=2,
             )
+    for name, found in episodes.items():
+        if found:
+            print_table(
+                f"{name} episodes, by how well they went",
+                ["set", "episode", "steps", "quality"],
+                [[e["set"], e["episode"], str(e["steps"]), show(e["quality"])] for e in found],
+                text_columns=2,
+            )
     if out is not None:
         print(plain(f"written to {out}"))
+
+
+def _ends(ranked: list[dict[str, Any]], count: int) -> dict[str, list[dict[str, Any]]]:
+    return {"worst": ranked[:count], "best": ranked[::-1][:count]}
+
+
+def _rank_episodes(
+    chosen: Mapping[str, Trajectories], judged: Mapping[str, Sequence[StepScores]]
+) -> list[dict[str, Any]]:
+    """All episodes of which it is known how well they went, the worst first."""
+    found: list[dict[str, Any]] = [
+        {
+            "set": name,
+            "episode": episode,
+            "steps": len(scores.optimality),
+            "quality": scores.how_well(),
+        }
+        for name, trajectories in chosen.items()
+        for episode, scores in zip(trajectories.ids, judged[name], strict=True)
+        if scores.quality is not None
+    ]
+    return sorted(found, key=lambda e: e["quality"])
 
 
 def _rank(
@@ -122,27 +166,43 @@ _LABELS = {
     "mean": "mean optimality",
     "good": "share above 0",
     "spread": "mean spread",
+    "quality": "mean quality",
+    "integrity": "mean integrity",
     "auroc": "AUROC against the truth",
     "average_precision": "average precision",
 }
 
 
-def _summarise(judged: Sequence[StepScores], good: list[Array] | None) -> dict[str, Any]:
+_ALWAYS = ("episodes", "steps", "segments", "mean", "good", "spread", "auroc", "average_precision")
+"""Rows that are shown whether they are known or not."""
+
+
+def _summarise(
+    judged: Sequence[StepScores], good: list[Array] | None, silent: bool
+) -> dict[str, Any]:
+    """`silent`: which steps are good is unknown, so that nothing is said of them."""
     optimality = np.concatenate([s.optimality for s in judged])
     auroc, precision = (
-        (None, None) if good is None else compare_with_truth(optimality, np.concatenate(good))
+        (None, None)
+        if good is None or silent
+        else compare_with_truth(optimality, np.concatenate(good))
     )
     return {
         "episodes": len(judged),
         "steps": len(optimality),
-        "segments": sum(len(segments_of(s)) for s in judged),
-        "mean": float(optimality.mean()),
-        "good": float((optimality > 0).mean()),
-        "spread": None if any(s.spread is None for s in judged) else _mean_spread(judged),
+        "segments": None if silent else sum(len(segments_of(s)) for s in judged),
+        "mean": None if silent else float(optimality.mean()),
+        "good": None if silent else float((optimality > 0).mean()),
+        "spread": _mean([s.spread for s in judged]),
+        "quality": _mean([s.quality for s in judged]),
+        "integrity": _mean([s.integrity for s in judged]),
         "auroc": auroc,
         "average_precision": precision,
     }
 
 
-def _mean_spread(judged: Sequence[StepScores]) -> float:
-    return float(np.concatenate([s.spread for s in judged if s.spread is not None]).mean())
+def _mean(of_steps: Sequence[Array | None]) -> float | None:
+    """Over the steps of which it is known; None where there are none."""
+    given = [values for values in of_steps if values is not None]
+    known = np.concatenate([v[~np.isnan(v)] for v in given]) if given else np.empty(0)
+    return float(known.mean()) if len(known) else None

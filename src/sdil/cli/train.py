@@ -11,6 +11,7 @@ import tyro
 
 from sdil.algorithms import LEARNERS
 from sdil.arguments import read_run
+from sdil.cli.answers import print_wrapped
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     as_json,
@@ -124,8 +125,11 @@ def _report(done: Finished, json: bool) -> None:
     print_phases(done)
     judge = getattr(done.result, "judge", None)
     if judge is not None:
-        heard = ", ".join(signal.name for signal in judge.signals if signal.heard)
-        print(f"steps were judged by {judge.name}, which heard: {heard or 'nothing that tells'}")
+        names = [s.name for s in judge.signals if s.heard and s.output == "step"]
+        heard = ", ".join(names) or "nothing that tells"
+        print_wrapped(f"steps were judged by {judge.name}, which heard: {heard}")
+        if "step" in judge.unknown:
+            print_wrapped(judge.unknown["step"])
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))

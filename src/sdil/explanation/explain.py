@@ -165,7 +165,8 @@ def _places(trajectories: Trajectories, world: World | None) -> tuple[Array | No
 
 def _scores(judged: list[StepScores], *, with_skills: bool) -> Scores:
     optimality = np.concatenate([s.optimality for s in judged])
-    skill, spread = _joined(judged, "skill"), _joined(judged, "spread")
+    skill = _joined(judged, "skill")
+    more = {name: _joined(judged, name) for name in ("spread", "quality", "integrity")}
     lengths = [[s.stop - s.start for s in segments_of(scores)] for scores in judged]
     return Scores(
         optimality=optimality.astype(np.float32),
@@ -175,7 +176,7 @@ def _scores(judged: list[StepScores], *, with_skills: bool) -> Scores:
             name: np.concatenate([s.parts[name] for s in judged]).astype(np.float32)
             for name in judged[0].parts
         },
-        spread=None if spread is None else spread.astype(np.float32),
+        **{name: None if a is None else a.astype(np.float32) for name, a in more.items()},
     )
 
 
@@ -201,7 +202,8 @@ def _complete(
         if dead:
             warnings.append(f"{dead} of {probs.shape[1]} skills are hardly used")
     truth = None
-    if episodes.good is not None and len(demos.noisy):
+    silent = "step" in (about.get("unknown") or {})
+    if episodes.good is not None and len(demos.noisy) and not silent:
         truth = _against_truth(optimality[n_clean:], episodes.good[n_clean:])
         if truth is not None and truth["auroc"] is not None and truth["auroc"] < 0.5:
             warnings.append(

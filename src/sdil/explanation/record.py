@@ -60,6 +60,10 @@ class Scores:
     """The signals behind `optimality`, by name, each in [-1, 1]; empty where there is one. (N,)"""
     spread: Array | None
     """How unsure the score is: standard deviation over its estimates. (N,)"""
+    quality: Array | None = None
+    """How well it goes around each step, in [-1, 1]; the mean: how well an episode went. (N,)"""
+    integrity: Array | None = None
+    """How well the next state fits the action, in [0, 1]; NaN where it is not known. (N,)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +205,7 @@ class Explanation:
 
 
 _OF_EPISODES = ("is_clean", "offsets", "actions", "good", "positions", "moves")
-_OF_SCORES = ("optimality", "segment", "skill", "spread")
+_OF_SCORES = ("optimality", "segment", "skill", "spread", "quality", "integrity")
 _OF_SKILLS = ("clean_share", "noisy_share", "optimality", "action_probs")
 _OF_EMBEDDING = ("points", "steps", "prototypes")
 _OF_FIXED = ("steps", "action_counts", "moves")
@@ -249,11 +253,9 @@ def _check(explanation: Explanation) -> Explanation:
     ):
         raise ValueError(f"not everything is there for each of the {n_episodes} episodes")
     steps = [episodes.actions, scores.optimality, scores.segment, *scores.parts.values()]
-    steps += [
-        a
-        for a in (episodes.good, episodes.positions, episodes.moves, scores.skill, scores.spread)
-        if a is not None
-    ]
+    optional = [episodes.good, episodes.positions, episodes.moves]
+    optional += [scores.skill, scores.spread, scores.quality, scores.integrity]
+    steps += [a for a in optional if a is not None]
     if any(len(a) != n for a in steps):
         raise ValueError(f"not everything is there for each of the {n} steps")
     return explanation

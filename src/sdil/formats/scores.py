@@ -40,11 +40,11 @@ def check_table_name(path: Path) -> None:
 
 
 def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
-    """Write set, episode, step, skill, optimality, its spread and parts, segment, its mean.
+    """Write set, episode, step, skill, optimality, its spread and parts, quality and its parts
+    (quality_NAME), integrity, segment, its mean optimality.
 
-    Skill, spread and parts only where the scores have them.
-
-    Every set has the same further columns.
+    Skill, spread, quality, integrity and parts only where the scores have them; integrity is empty
+    where it is not known. Every set has the same further columns.
     """
     check_table_name(path)
     columns: dict[str, list[Array]] = {}
@@ -60,6 +60,9 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
                 "optimality": scores.optimality,
                 **({} if scores.spread is None else {"spread": scores.spread}),
                 **scores.parts,
+                **({} if scores.quality is None else {"quality": scores.quality}),
+                **{f"quality_{part}": values for part, values in scores.quality_parts.items()},
+                **({} if scores.integrity is None else {"integrity": scores.integrity}),
                 "segment": number,
                 "segment_optimality": np.array([s.optimality for s in segments])[number],
                 **{column: values[i] for column, values in judged.more.items()},

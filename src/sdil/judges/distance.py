@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sdil.judges.material import Material, Pools
+from sdil.judges.material import EPOCH, Material, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.spaces import Array
@@ -19,6 +19,7 @@ from sdil.windows import Windows
 FAR, NEAR = 0, 1  # what it gives: in lengths of a clean demonstration, and in `NEAR_STEPS`
 NEAR_STEPS = 16
 _EXPECTILE = 0.1  # low: the shortest of the ways that were seen counts
+_LEAVE_OUT = 3
 _CLEAN_SHARE = 4  # every so many-th pair is of clean demonstrations
 
 
@@ -35,7 +36,7 @@ def learn_distance(
 ) -> None:
     """Low-expectile regression on (state, later state of the same episode) -> steps between.
 
-    One network per fold, then `final` that see all. Half of the pairs are near one another.
+    Those that leave out folds, then `final` that see all. Half of the pairs are near one another.
     """
     windows = material.windows
     ahead = states_ahead(windows)
@@ -67,7 +68,7 @@ def learn_distance(
         {"distance": networks},
         loss=loss,
         valid_loss=None,
-        n_samples=material.n_train,
+        n_samples=EPOCH * batch_size,
         updates=updates,
         without_decay=("distance",),
     )
@@ -84,6 +85,13 @@ def states_ahead(windows: Windows) -> Tensor:
 def _pools(material: Material, begun: Array, final: int) -> list[Pools]:
     """Of clean steps, and of all."""
     clean = begun[begun < material.n_clean]
-    folds = material.fold[clean]
-    enough = len(clean) and all((folds != k).any() for k in range(material.n_folds))
-    return [material.learners(among, final) for among in (clean if enough else begun, begun)]
+    folds = coarse(material.n_folds)
+    left_out = material.fold[clean] % max(folds, 1)
+    enough = len(clean) and all((left_out != k).any() for k in range(folds))
+    some = (clean if enough else begun, begun)
+    return [material.learners(among, final, folds=folds) for among in some]
+
+
+def coarse(folds: int) -> int:
+    """Networks of distances that leave out folds; each leaves out several: they learn slowly."""
+    return min(folds, _LEAVE_OUT)

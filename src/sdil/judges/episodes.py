@@ -6,7 +6,7 @@ noisy ones (`hearing.py`). The answer is the plain sum of those that are heard, 
 standard deviations, and is 0 where a stretch is as likely among clean ones as among noisy ones.
 
 The signal "pace" is told here: how often each action is taken and each feature changes, and by
-logistic regression which of these rates clean groups have and noisy ones have not. It knows who is
+regression which of these rates clean groups have and noisy ones have not. It knows who is
 good, and nothing of single steps.
 """
 
@@ -25,11 +25,12 @@ from sdil.windows import Windows
 
 REACH = 30  # steps to either side that belong to the stretch around a step
 _APART = 15  # steps between the stretches that something is fitted to
-_PENALTY = 10.0  # on the weights of pace: there are more rates than people
+_STEEPEST = 2.0  # log-odds per standard deviation of noisy stretches: their order must stay visible
+_PENALTY = 0.3  # on the weights of pace: there are more rates than people
 
 
 class Pace(nn.Module):
-    """A logistic regression on rates."""
+    """A linear regression on rates."""
 
     mean: Tensor
     scale: Tensor
@@ -43,22 +44,22 @@ class Pace(nn.Module):
         self.register_buffer("bias", torch.zeros((), dtype=torch.float64))
 
     def forward(self, rates: Array) -> Array:
-        """Log-odds of "clean". (B,)"""
+        """How much rather clean than noisy. (B,)"""
         scaled = (rates - self.mean.numpy()) * self.scale.numpy()
         return np.asarray(scaled @ self.weights.numpy() + self.bias.numpy())
 
     def learn(self, rates: Array, is_clean: Array) -> None:
-        from sklearn.linear_model import LogisticRegression
-
+        """Regression on clean (1) or noisy (-1), as much weight on either; in closed form."""
         mean, spread = rates.mean(0), rates.std(0)
         scale = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0.0)
-        model = LogisticRegression(
-            C=1 / _PENALTY, class_weight="balanced", solver="newton-cholesky"
-        )
-        model.fit((rates - mean) * scale, is_clean)
-        for name, value in (("mean", mean), ("scale", scale), ("weights", model.coef_[0])):
+        weight = np.where(is_clean, 0.5 / is_clean.sum(), 0.5 / (~is_clean).sum())
+        x = np.column_stack([(rates - mean) * scale, np.ones(len(rates))])
+        penalty = np.diag(np.append(np.full(rates.shape[1], _PENALTY), 0.0))
+        weighed = x * weight[:, None]
+        found = np.linalg.solve(x.T @ weighed + penalty, weighed.T @ np.where(is_clean, 1.0, -1.0))
+        for name, value in (("mean", mean), ("scale", scale), ("weights", found[:-1])):
             getattr(self, name).copy_(torch.from_numpy(value))
-        self.bias.fill_(float(model.intercept_[0]))
+        self.bias.fill_(float(found[-1]))
 
 
 def cross_fit_pace(material: Material, n_actions: int) -> tuple[Pace, Array, Array]:
@@ -130,8 +131,9 @@ class Episodes(nn.Module):
             some = np.concatenate([clean[at[clean]], noisy[at[noisy]]])
             model = LogisticRegression(class_weight="balanced")
             model.fit(total[some, None], np.isin(some, clean))
-            self.line[0] = max(float(model.coef_[0, 0]), 1e-3)
-            self.line[1] = float(model.intercept_[0])
+            slope, offset = max(float(model.coef_[0, 0]), 1e-3), float(model.intercept_[0])
+            gentle = min(slope, _STEEPEST / max(float(np.std(total[noisy])), 1e-9))
+            self.line[0], self.line[1] = gentle, offset * gentle / slope  # 0 stays where it is
         return grounds
 
     def forward(self, told: Mapping[str, Array], times: Array) -> tuple[Array, dict[str, Array]]:

@@ -24,11 +24,11 @@ from sdil.judges.episodes import Episodes, Pace, rates_of
 from sdil.judges.expected import Expected
 from sdil.judges.hearing import EPISODE_LEVEL, STEP_LEVEL, Ground
 from sdil.judges.integrity import Integrity
-from sdil.judges.joining import N_BINS, GoodShare, worth
+from sdil.judges.joining import N_BINS, worth
 from sdil.judges.likelihood import Clones
 from sdil.judges.progress import Progress
 from sdil.judges.value import Value
-from sdil.judging import FittedJudge, Signal
+from sdil.judging import FittedJudge, GoodShare, Signal
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
@@ -275,6 +275,7 @@ class EvidenceJudge(FittedJudge):
         self.random_state = random_state
         self.evidence = evidence.requires_grad_(False)
         self.odd = dict(odd or {})
+        self.good_share = evidence.share() if evidence.heard else None
         self._inputs = inputs
         self._double = Evidence.of_tensors(evidence.state_dict()).double().requires_grad_(False)
 
@@ -298,10 +299,6 @@ class EvidenceJudge(FittedJudge):
             if name in self._asked:
                 found.append(_episode_signal(name, Ground(*row)))
         return tuple(found)
-
-    @property
-    def good_share(self) -> GoodShare:
-        return self.evidence.share()
 
     @cached_property
     def unknown(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -386,7 +383,11 @@ def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[st
         more = "it neither rates clean steps above noisy ones nor agrees with the others"
         return Signal(name, False, f"{told}; but {more}")
     if ground.heard(STEP_LEVEL):
-        more = "it does not predict them better than likelihood does"
+        more = (
+            "it does not predict them better than likelihood does"
+            if name == "consensus"
+            else "there is nothing heard that it could be held against"
+        )
         return Signal(name, False, f"{told}; but {more}")
     return Signal(name, False, f"{told}, where under {STEP_LEVEL:.0%} is needed")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sdil.judges.material import Pools
+from sdil.judges.material import EPOCH, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.training import Stages
@@ -73,6 +73,6 @@ def learn_expected(
         {"expected": expected.networks},
         loss=loss,
         valid_loss=None,
-        n_samples=len(windows),
+        n_samples=EPOCH * batch_size,
         updates=updates,
     )

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 
-from sdil.judges.distance import learn_distance
+from sdil.judges.distance import coarse, learn_distance
 from sdil.judges.doing import Doing
 from sdil.judges.episodes import Episodes, Pace, cross_fit_pace
 from sdil.judges.evidence import (
@@ -30,7 +30,6 @@ from sdil.judges.hearing import (
 )
 from sdil.judges.integrity import Integrity, learn_integrity
 from sdil.judges.joining import (
-    GoodShare,
     bin_middles,
     estimate_good_share,
     weigh_signals,
@@ -40,6 +39,7 @@ from sdil.judges.likelihood import Clones, learn_clones
 from sdil.judges.material import Material, Pools
 from sdil.judges.progress import Progress
 from sdil.judges.value import RecordedGraph, Value
+from sdil.judging import GoodShare
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import MEMBERS, Ensemble
 from sdil.spaces import Array
@@ -99,17 +99,19 @@ class Gathering:
             self.clones, self.consensus = (
                 Ensemble(folds + MEMBERS, n_inputs, hidden, n_actions) for _ in range(2)
             )
-            self.distance = Ensemble(folds + _MEASURING, 2 * n_inputs, hidden, 2)
+            self.distance = Ensemble(coarse(folds) + _MEASURING, 2 * n_inputs, hidden, 2)
             outputs = len(OUTCOMES) * n_actions
             self.expected = Expected(
                 Ensemble(folds + _MEASURING, n_inputs, hidden, outputs), len(OUTCOMES)
             )
-            self.integrity = Integrity(Ensemble(_MEASURING, 2 * n_inputs, hidden, n_actions))
+            self.integrity = Integrity(Ensemble(1, 2 * n_inputs, hidden, n_actions))
         self.views: list[Evidence] = []  # of each fold, then the final one
         self.grounds: dict[str, Ground] = {}
         self.heard: list[str] = []
         self.does = False
+        self._weighed: tuple[list[str], Array, GoodShare] | None = None
         self.told: dict[str, Array] = {}  # by those that never saw a step's group (N,)
+        self.expects: set[str] = set()  # outcomes that were seen, and so are learned to expect
 
     def run(self) -> tuple[Evidence, dict[str, str]]:
         """What was found, and the clean groups that look odd."""
@@ -130,11 +132,10 @@ class Gathering:
         self.views = [self._view(k) for k in [*range(self.n_folds), None]]
         final = self.views[-1]
         outcomes = self._expect_outcomes()
-        for name in ("likelihood", "progress", "efficiency", "doing"):
-            if name in self.asked:
+        for name in ("likelihood", *OUTCOMES):
+            if name in self.asked and (name == "likelihood" or name in self.expects):
                 self._hear(name)
-        if "value" in self.asked:
-            self._plan()
+        if "value" in self.asked and self._plan():
             self._hear("value")
         self._refuse_strangers()
         if "consensus" in self.asked and self.heard:
@@ -149,6 +150,8 @@ class Gathering:
         """Evidence that never saw a fold, or that has seen all."""
         clones = [fold] if fold is not None else list(range(self.n_folds, self.n_folds + MEMBERS))
         measuring = clones if fold is not None else clones[:_MEASURING]
+        count = coarse(self.n_folds)
+        distances = [fold % count] if fold is not None else [count + i for i in range(_MEASURING)]
         n_rates = self.n_actions + len(self.material.inputs)
         idle = self.doing.idle
         ends = Progress.towards(self.material, self.standardise, fold, self.seed)
@@ -157,7 +160,7 @@ class Gathering:
             self.doing,
             Clones(self.clones.only(clones), idle),
             Clones(self.consensus.only(clones), idle),
-            self.distance.only(measuring),
+            self.distance.only(distances),
             ends,
             Value(torch.zeros(0, len(self.material.inputs)), torch.zeros(0, self.n_actions)),
             self.expected.only(measuring),
@@ -219,9 +222,10 @@ class Gathering:
                 self._learners(np.flatnonzero(known), _MEASURING),
                 self.stages,
                 self.generator,
-                batch_size=self.fields.batch_size,
+                batch_size=max(1, self.fields.batch_size // 2),
                 updates=self.fields.outcome_updates,
             )
+            self.expects = {n for n in chosen if not np.isnan(found[n][: material.n_train]).all()}
             for k, view in enumerate(self.views):
                 last = list(range(self.n_folds, self.n_folds + _MEASURING))
                 view.expected = self.expected.only([k] if k < self.n_folds else last)
@@ -256,17 +260,17 @@ class Gathering:
             else:
                 self.heard.append(name)
 
-    def _plan(self) -> None:
-        """The value of actions in the graph of recorded states."""
+    def _plan(self) -> bool:
+        """The value of actions in the graph of recorded states; False where there is none."""
         material, windows = self.material, self.material.windows
         ended = windows.ended.numpy() & windows.has_next.numpy()
         ends = np.flatnonzero(ended[: material.n_clean])
         if not len(ends):
-            return
+            return False
         graph = RecordedGraph.of(windows, material.n_train, self.n_actions)
         several = graph.several
         if not len(several):
-            return
+            return False
         for k, view in enumerate(self.views):
             mine = ends if k == self.n_folds else ends[material.fold[ends] != k]
             if not len(mine):
@@ -275,6 +279,7 @@ class Gathering:
             advantage = graph.advantage(graph.numbers_after(windows, mine), to_go, material.unit)
             found = torch.from_numpy(advantage[several]).float()
             view.value = Value(graph.states[several], found)
+        return True
 
     def _refuse_strangers(self) -> None:
         """A signal that neither rates clean steps above noisy ones nor agrees with the others on
@@ -324,11 +329,13 @@ class Gathering:
     def _weigh(self) -> tuple[Array, GoodShare]:
         """Joined log-odds of every step by those that never saw its group, 0 where it idles, and
         the share of good ones."""
+        if self._weighed is not None and self._weighed[0] == self.heard:
+            return self._weighed[1:]
         fixed = self.fields.good_share
         first = 0.5 if fixed == "auto" else fixed
         totals = self._joined(first)[0]
         if fixed != "auto":
-            return totals, GoodShare(fixed, fixed, fixed)
+            return self._keep(totals, GoodShare(fixed, fixed, fixed))
         clean, noisy = self._acting
         share = estimate_good_share(
             totals[clean],
@@ -338,7 +345,11 @@ class Gathering:
             seed=self.seed,
         )
         point = float(np.clip(share.point, 0.02, 0.98))
-        return self._joined(point)[0], share
+        return self._keep(self._joined(point)[0], share)
+
+    def _keep(self, totals: Array, share: GoodShare) -> tuple[Array, GoodShare]:
+        self._weighed = list(self.heard), totals, share
+        return totals, share
 
     @property
     def _acting(self) -> tuple[Array, Array]:
@@ -361,13 +372,14 @@ class Gathering:
         """What values of the final networks are worth: as much as those that stand as high among
         noisy steps by networks that never saw them."""
         for name, ground in self.grounds.items():
-            row = torch.tensor([ground.figure, ground.chance, ground.groups])
+            row = torch.tensor([ground.figure, ground.chance, ground.groups], dtype=torch.float64)
             final.step_grounds[STEP_SIGNALS.index(name)] = row
         noisy = self._acting[1]
         if not self.heard or not len(noisy):
             return
         _, share = self._weigh()
-        final.good_share.copy_(torch.tensor([share.point, share.low, share.high]))
+        found = torch.tensor([share.point, share.low, share.high], dtype=torch.float64)
+        final.good_share.copy_(found)
         point = float(np.clip(share.point, 0.02, 0.98))
         _, log_odds = self._joined(point)
         total = np.zeros(len(noisy))
@@ -411,7 +423,7 @@ class Gathering:
         if not len(self.material.reference):
             return
         for name, ground in final.episodes.learn(told, self.material).items():
-            row = torch.tensor([ground.figure, ground.chance, ground.groups])
+            row = torch.tensor([ground.figure, ground.chance, ground.groups], dtype=torch.float64)
             final.episode_grounds[EPISODE_SIGNALS.index(name)] = row
 
     def _check_integrity(self, final: Evidence) -> None:
@@ -422,10 +434,10 @@ class Gathering:
                 self.integrity,
                 windows,
                 self.standardise,
-                Pools([torch.from_numpy(known)] * _MEASURING),
+                Pools([torch.from_numpy(known)]),
                 self.stages,
                 self.generator,
-                batch_size=self.fields.batch_size,
+                batch_size=max(1, self.fields.batch_size // 2),
                 updates=self.fields.outcome_updates,
             )
         final.integrity = self.integrity

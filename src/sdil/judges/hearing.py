@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -118,12 +119,18 @@ def of_groups(clean: Array, clean_group: Array, noisy: Array, noisy_group: Array
     def rank_sums(of_clean: Array) -> Array:
         return np.sort(of_clean, -1)[..., without:].sum(-1)
 
-    rng = np.random.default_rng(0)
-    anew = np.array([rng.choice(ranks, n, replace=False) for _ in range(_DEALT)])
     found = rank_sums(ranks[:n])
-    chance = (1 + int((rank_sums(anew) >= found).sum())) / (1 + _DEALT)
+    anew = rank_sums(ranks[_dealt_anew(len(ranks), n)])
+    chance = (1 + int((anew >= found).sum())) / (1 + _DEALT)
     area = (ranks[:n].mean() - (n + 1) / 2) / len(b)
     return Ground(float(area), float(chance), n)
+
+
+@lru_cache(maxsize=4)
+def _dealt_anew(groups: int, clean: int) -> Array:
+    """Which of the groups are clean ones where they are dealt out anew. (_DEALT, clean)"""
+    rng = np.random.default_rng(0)
+    return np.stack([rng.permutation(groups)[:clean] for _ in range(_DEALT)])
 
 
 def _by_group(values: Array, group: Array) -> Array:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.judges.material import Pools
+from sdil.judges.material import EPOCH, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.training import Stages
@@ -61,7 +61,7 @@ def learn_integrity(
         {"integrity": integrity.networks},
         loss=loss,
         valid_loss=None,
-        n_samples=len(windows),
+        n_samples=EPOCH * batch_size,
         updates=updates,
     )
 

@@ -13,10 +13,9 @@ and a tenth more to either side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from sdil.judging import GoodShare
 from sdil.spaces import Array
 
 N_BINS = 10
@@ -29,22 +28,6 @@ _ASSUMED = 0.1  # by how much the share may be off for what is assumed
 _DRAWS = 100
 _FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
-
-
-@dataclass(frozen=True)
-class GoodShare:
-    """The share of noisy steps that are good, and between which it lies."""
-
-    point: float
-    low: float
-    high: float
-
-    @property
-    def odds(self) -> tuple[float, float, float]:
-        """Log-odds of `point`, `low` and `high`, none of them certain."""
-        p = np.clip([self.point, self.low, self.high], 0.02, 0.98)
-        point, low, high = np.log(p / (1 - p)).tolist()
-        return point, low, high
 
 
 def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> list[Array]:

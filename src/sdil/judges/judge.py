@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import gymnasium as gym
 
 from sdil.demonstrations import Demonstrations
-from sdil.judges.evidence import SIGNALS, EvidenceJudge
+from sdil.judges.evidence import EvidenceJudge
 from sdil.judges.gathering import Gathering
 from sdil.judges.material import Material
 from sdil.judging import check_judge
@@ -20,7 +20,13 @@ from sdil.training import OnEpoch, Stages, State, generator_of
 class Judge:
     """Judges steps and episodes by evidence that clean groups speak for."""
 
-    signals: Annotated[str, Some(*SIGNALS)] = "+".join(SIGNALS)
+    signals: Annotated[
+        str,
+        Some(
+            *("likelihood", "consensus", "progress", "value", "efficiency", "doing"),
+            *("pace", "steps"),
+        ),
+    ] = "likelihood+consensus+progress+value+efficiency+doing+pace+steps"
     """The kinds of evidence that are asked."""
     good_share: PartialShare | Literal["auto"] = "auto"
     """The share of noisy steps that are good; auto: estimated, with an interval."""

@@ -22,6 +22,7 @@ from sdil.trajectories import Trajectories
 from sdil.windows import Windows, varying_inputs
 
 FOLDS = 5
+EPOCH = 20  # updates between two reports of a training
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +103,21 @@ class Material:
         """The training steps of a fold."""
         return torch.from_numpy(np.flatnonzero(self.fold[: self.n_train] == fold))
 
-    def learners(self, among: Array, final: int, weights: Tensor | None = None) -> Pools:
+    def learners(
+        self,
+        among: Array,
+        final: int,
+        weights: Tensor | None = None,
+        folds: int | None = None,
+    ) -> Pools:
         """The steps that each network may learn from: one per fold, then `final` that see all.
 
-        `weights` (N,) say how often each is drawn."""
-        fold = self.fold[among]
-        each = [among[fold != k] for k in range(self.n_folds)] + [among] * final
+        `weights` (N,) say how often each is drawn. With fewer `folds` a network leaves out several
+        of them: fold k is left out by network k modulo `folds`.
+        """
+        count = self.n_folds if folds is None else folds
+        left_out = self.fold[among] % max(count, 1)
+        each = [among[left_out != k] for k in range(count)] + [among] * final
         return Pools([torch.from_numpy(pool) for pool in each], weights)
 
 

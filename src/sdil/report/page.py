@@ -87,7 +87,14 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             "segment": _pack(scores.segment),
             "skill": _pack(scores.skill),
             "parts": {name: _pack(part.astype(np.float32)) for name, part in scores.parts.items()},
-            "spread": _pack(None if scores.spread is None else scores.spread.astype(np.float32)),
+            **{
+                name: _pack(None if a is None else a.astype(np.float32))
+                for name, a in (
+                    ("spread", scores.spread),
+                    ("quality", scores.quality),
+                    ("integrity", scores.integrity),
+                )
+            },
         },
         "calibration": _calibration(explanation),
         "skills": None

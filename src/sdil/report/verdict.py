@@ -11,7 +11,8 @@ WRONG, CHANCE, FAIR, GOOD = 0.45, 0.6, 0.75, 0.9
 def verdict(about: dict[str, Any]) -> list[dict[str, str]]:
     """Sentences as {"tone": "plain" | "good" | "doubt", "text": ...}, most important first."""
     acts = [] if _no_policy(about) else [_acts(about)]
-    sentences = [_trained(about), *acts, *_listened(about), *_judges(about)]
+    judges = [] if "step" in (about.get("unknown") or {}) else _judges(about)
+    sentences = [_trained(about), *acts, *_listened(about), *_share(about), *judges, *_odd(about)]
     warnings = [str(text) for text in about.get("warnings") or []]
     # the AUROC has its sentence already
     sentences += [("doubt", _sentence(text)) for text in warnings if "AUROC" not in text]
@@ -40,16 +41,51 @@ def _no_policy(about: dict[str, Any]) -> bool:
 
 def _listened(about: dict[str, Any]) -> list[tuple[str, str]]:
     """Which kinds of evidence were heard, where there are several."""
-    signals = about.get("signals") or []
-    if len(signals) < 2:
+    signals, unknown = about.get("signals") or [], about.get("unknown") or {}
+    found = []
+    for output, begin in _OUTPUTS.items():
+        mine = [s for s in signals if s.get("output", "step") == output]
+        heard = [s["name"] for s in mine if s["heard"]]
+        unheard = [s["name"] for s in mine if not s["heard"]]
+        if output in unknown:
+            found.append(("doubt", _sentence(str(unknown[output]))))
+        elif heard and len(signals) > 1:
+            more = f" Not heard: {_and(unheard)}." if unheard else ""
+            found.append(("plain", f"{begin} {_and(heard)}.{more}"))
+        elif len(mine) > 1:  # records of before do not say what is unknown
+            found.append(("doubt", "No kind of evidence rates held-out clean steps above noisy "
+                          "ones: these scores may mean nothing."))  # fmt: skip
+    return found
+
+
+_OUTPUTS = {
+    "step": "Whether a step is right rests on",
+    "episode": "How well an episode went rests on",
+}
+
+
+def _share(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """How many of the noisy steps are good, where the judge says."""
+    share = about.get("good_share")
+    if not share:
         return []
-    heard = [s["name"] for s in signals if s["heard"]]
-    unheard = [f"{s['name']} ({s['why']})" for s in signals if not s["heard"]]
-    if not heard:
-        return [("doubt", "No kind of evidence rates held-out clean steps above noisy ones: these "
-                 "scores may mean nothing.")]  # fmt: skip
-    told = f"The scores rest on {_and(heard)}."
-    return [("plain", told + (f" Not heard: {'; '.join(unheard)}." if unheard else ""))]
+    point, low, high = (f"{share[key]:.0%}" for key in ("point", "low", "high"))
+    if share["low"] == share["high"]:
+        return [("plain", f"It was told that {point} of the noisy steps are good.")]
+    return [("plain", f"An estimated {point} of the noisy steps are good ({low} to {high}).")]
+
+
+def _odd(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """Clean demonstrations that do not look clean."""
+    odd = [f"{name}: {why}" for name, why in (about.get("odd") or {}).items()]
+    if not odd:
+        return []
+    more = f"; and {len(odd) - _MOST_ODD} more" if len(odd) > _MOST_ODD else ""
+    shown = "; ".join(odd[:_MOST_ODD])
+    return [("doubt", _sentence(f"odd clean demonstrations, worth a look: {shown}{more}"))]
+
+
+_MOST_ODD = 5
 
 
 def _and(names: list[str]) -> str:

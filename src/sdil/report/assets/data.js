@@ -26,6 +26,8 @@ const optimality = unpack(record.scores.optimality);
 const segment = unpack(record.scores.segment);
 const skillOf = unpack(record.scores.skill);
 const spread = unpack(record.scores.spread);
+const quality = unpack(record.scores.quality);
+const integrity = unpack(record.scores.integrity);
 const parts = Object.entries(record.scores.parts).map(([name, part]) => ({
   name, values: unpack(part),
 }));
@@ -45,11 +47,16 @@ function episodeAt(step) {
   return low;
 }
 
-// For each demonstration: length, mean score, and its segment with the lowest mean score.
+const stepsUnknown = Boolean(about.unknown?.step);
+
+// For each demonstration: length, mean score, how well it went, and its segment with the lowest
+// mean score.
 const demonstrations = ids.map((id, e) => {
   const from = offsets[e];
   const to = offsets[e + 1];
   let sum = 0;
+  let well = 0;
+  for (let i = from; quality && i < to; i++) well += quality[i];
   let worst = { mean: Infinity, start: 0, stop: 0 };
   for (let i = from; i < to;) {
     const first = i;
@@ -67,6 +74,7 @@ const demonstrations = ids.map((id, e) => {
     from,
     length: to - from,
     mean: to > from ? sum / (to - from) : NaN,
+    well: quality && to > from ? well / (to - from) : NaN,
     worst,
     text: `${id} ${groups[e] ?? ""}`.toLowerCase(),
   };

@@ -24,12 +24,14 @@ const COLUMNS = [
   { key: "id", label: "Name", value: rankBy((d) => d.id) },
   ...(hasGroups ? [{ key: "group", label: "Group", value: rankBy((d) => d.group ?? "\uffff") }] : []),
   { key: "strip", label: "Scores over time" },
+  ...(quality ? [{ key: "well", label: "How well", value: (d) => d.well, limits: "How well" }] : []),
   { key: "mean", label: "Mean", value: (d) => d.mean, limits: "Mean score" },
   { key: "worst", label: "Worst segment", value: (d) => d.worst.mean, limits: "Worst segment" },
   { key: "length", label: "Steps", value: (d) => d.length, limits: "Steps" },
 ];
 
-const list = { set: "all", text: "", sort: "mean", down: false, limits: {}, shown: [], active: 0 };
+const list = { set: "all", text: "", sort: stepsUnknown && quality ? "well" : "mean", down: false,
+  limits: {}, shown: [], active: 0 };
 
 function refresh() {
   const column = COLUMNS.find((one) => one.key === list.sort);
@@ -91,6 +93,7 @@ const CELLS = {
   id: (d) => [el("span", { class: "name", title: d.id }, d.id)],
   group: (d) => [d.group ?? "–"],
   strip: (d) => [strip(d)],
+  well: (d) => score(d.well),
   mean: (d) => score(d.mean),
   worst: (d) => [...score(d.worst.mean), " ",
     el("span", { class: "range" }, stepRange(d.worst))],
@@ -195,6 +198,8 @@ function drawLimits() {
 }
 
 function startList() {
+  byId("table").classList.toggle("both", quality !== null);
+  if (list.sort === "well") byId("first").textContent = "Those that went worst come first.";
   drawHeads();
   drawLimits();
   const filters = byId("filters");

@@ -20,7 +20,9 @@ function drawFacts() {
       low === undefined ? null : `95% interval ${percent(low, 1)} to ${percent(high, 1)}`));
   }
   const truth = about.truth;
-  if (truth && Number.isFinite(truth.auroc)) {
+  if (stepsUnknown) {
+    facts.push(fact("Good steps", "unknown", "no signal is heard for steps"));
+  } else if (truth && Number.isFinite(truth.auroc)) {
     const interval = truth.auroc_interval;
     facts.push(fact("Scores against the truth", `${number(truth.auroc)} AUROC`,
       interval ? `95% interval ${number(interval[0])} to ${number(interval[1])}; 0.5 is chance`
@@ -73,6 +75,10 @@ function drawSummary() {
       ["noisy", `${whole(about.n_noisy ?? 0)} (${whole(about.n_steps_noisy ?? 0)} steps)`],
       ["fingerprint", about.fingerprint],
     ]),
+    ...[["step", "Listened to, for steps"], ["episode", "Listened to, for episodes"]].map(
+      ([output, title]) => pairs(title, (about.signals ?? [])
+        .filter((signal) => (signal.output ?? "step") === output)
+        .map(({ name, heard, why }) => [name, `${heard ? "heard" : "not heard"}: ${why}`]))),
     pairs("Scores against the truth", [
       ["AUROC", truth.auroc], ["average precision", truth.average_precision],
       ["share of good steps", truth.share_good], ["calibration error", truth.ece],

@@ -4,6 +4,12 @@ const timeline = { opened: null, at: 0, parts: true, viewer: null };
 
 const chip = (d) => el("span", { class: `chip ${d.set}` }, d.set);
 
+// How badly the next state fits the action, in tenths; -1 where it is not known. It says nothing of
+// how good a step is, so that its colour is neither that of good nor that of bad.
+const misfits = integrity && Int8Array.from(integrity, (fit) =>
+  (Number.isNaN(fit) ? -1 : Math.round(10 * (1 - fit))));
+const misfitColour = (tenths) => mix(scheme().middle, paletteColour(6), tenths / 10);
+
 // Ribbons under the scores: each a name and runs with a colour and, where there is room, a label.
 function ribbons(d) {
   const to = d.from + d.length;
@@ -17,6 +23,10 @@ function ribbons(d) {
     rows.push({ name: "truth", runs: runs(good, d.from, to).filter((run) => run.value >= 0)
       .map((run) => ({ ...run, colour: run.value ? scheme().good : scheme().bad,
         label: run.value ? "good" : "bad" })) });
+  }
+  if (misfits && misfits.subarray(d.from, to).some((tenths) => tenths >= 0)) {
+    rows.push({ name: "fits", runs: runs(misfits, d.from, to).filter((run) => run.value >= 0)
+      .map((run) => ({ ...run, colour: misfitColour(run.value), label: "" })) });
   }
   if (d.set === "noisy") {
     rows.push({ name: "kept", runs: keptRuns(d).map(([start, stop]) => ({
@@ -77,6 +87,12 @@ function timelineChart() {
       line: { width: 1, color: paletteColour([3, 2, 1, 5, 7][p % 5]), dash: "solid" }, opacity: 0.85,
     }));
   }
+  if (quality) {
+    traces.push({
+      ...base, y: cut(quality), mode: "lines", name: "how well", hoverinfo: "skip",
+      line: { width: 1.5, color: scheme().text, dash: "dash" },
+    });
+  }
   traces.push({
     ...base, y: score, mode: "lines+markers", name: "score",
     line: { color: scheme().accent, width: 2 },
@@ -88,11 +104,15 @@ function timelineChart() {
     traces.push({ type: "scatter", x: [0], y: [0.5], yaxis: "y2", mode: "markers",
       marker: { opacity: 0 }, hoverinfo: "skip", showlegend: false });
   }
+  if (rows.some((row) => row.name === "fits")) {  // what its colour means
+    traces.push({ type: "scatter", x: [null], y: [null], mode: "markers", hoverinfo: "skip",
+      name: "does not fit", marker: { symbol: "square", size: 10, color: misfitColour(10) } });
+  }
   const room = rows.length * 0.085;
   return {
     traces, shapes, annotations, hovermode: "x",
     showlegend: traces.filter((trace) => trace.name).length > 1,
-    margin: { l: 46, r: 9, t: spread || parts.length ? 44 : 8, b: 42 },
+    margin: { l: 46, r: 9, t: spread || parts.length || quality || misfits ? 44 : 8, b: 42 },
     xaxis: { range: [-0.5, d.length - 0.5], anchor: rows.length ? "y2" : "y", title: "step",
       zeroline: false, showgrid: false, automargin: false, ...(d.length < 8 ? { dtick: 1 } : {}) },
     yaxis: { automargin: false, range: [-1.05, 1.05], domain: [rows.length ? room + 0.04 : 0, 1], dtick: 0.5 },
@@ -110,6 +130,8 @@ function told(d, t) {
     ["score", number(optimality[i]) + (spread ? ` ± ${number(spread[i])}` : "")],
   ];
   if (timeline.parts) words.push(...parts.map((part) => [`by ${part.name}`, number(part.values[i])]));
+  if (quality) words.push(["how well", number(quality[i])]);
+  if (integrity) words.push(["next state fits", number(integrity[i])]);
   if (skillOf) words.push(["skill", String(skillOf[i])]);
   if (good !== null && good[i] >= 0) words.push(["truth", good[i] ? "good" : "bad"]);
   if (d.set === "noisy") words.push(["kept", isKept(d, t) ? "yes" : "no"]);
@@ -156,7 +178,8 @@ function openDemonstration(d, { focus = false } = {}) {
   timeline.at = Math.min(d.worst.start, d.length - 1);
   byId("timeline-name").replaceChildren(d.id);
   byId("timeline-facts").replaceChildren(chip(d), ...[
-    d.group, count(d.length, "step"), `mean ${number(d.mean)}`,
+    d.group, count(d.length, "step"), quality ? `how well ${number(d.well)}` : null,
+    `mean ${number(d.mean)}`,
     `worst segment ${number(d.worst.mean)}, ${
       d.worst.stop - d.worst.start > 1 ? "steps" : "step"} ${stepRange(d.worst)}`,
   ].filter((text) => text !== null).map((text) => el("span", {}, text)));

@@ -1,0 +1,51 @@
+"""What a judge answers and what it does not, as commands print it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
+
+from sdil.cli.console import plain
+from sdil.curation import GoodShareLike
+from sdil.judging import FittedJudge
+from sdil.policy import Policy
+
+
+def fitted_of(judge: FittedJudge | Policy) -> FittedJudge | None:
+    """The judge itself, or that of a policy."""
+    return judge.judge if isinstance(judge, Policy) else judge
+
+
+def unknown_of(judge: FittedJudge | Policy) -> Mapping[str, str]:
+    """The questions that it does not answer, and why."""
+    fitted = fitted_of(judge)
+    return MappingProxyType({}) if fitted is None else fitted.unknown
+
+
+def good_share_of(judge: FittedJudge | Policy) -> GoodShareLike | None:
+    """The share of noisy steps that it takes for good; None where it does not say."""
+    if "step" in unknown_of(judge):
+        return None
+    fitted = fitted_of(judge)
+    return None if fitted is None else fitted.good_share
+
+
+def answers_of(fitted: FittedJudge) -> dict[str, Any]:
+    """JSON: signals, unknown, good_share (None where it does not say) and odd."""
+    share = good_share_of(fitted)
+    return {
+        "signals": [asdict(signal) for signal in fitted.signals],
+        "unknown": dict(fitted.unknown),
+        "good_share": None
+        if share is None
+        else {"point": share.point, "low": share.low, "high": share.high},
+        "odd": dict(fitted.odd),
+    }
+
+
+def print_wrapped(text: str) -> None:
+    """A sentence in lines of 80 characters; further ones are indented."""
+    print(textwrap.fill(plain(text), 80, subsequent_indent="  ", break_on_hyphens=False))

@@ -1,0 +1,146 @@
+"""Whom to hear: how often chance is, and whether what is real is."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from sdil.judges.hearing import (
+    EPISODE_LEVEL,
+    NOTHING,
+    STEP_LEVEL,
+    agreement_with_others,
+    chance_of_gain,
+    of_groups,
+    of_steps,
+    separation,
+)
+
+TRIES = 300
+
+
+def at_most(level: float) -> int:
+    """Of so many tries; more would be a wonder if the level were kept."""
+    return int(binom.ppf(0.999, TRIES, level))
+
+
+def at_random(rng, groups: int, steps: int, *, shift: float = 0.0):
+    """A table of one who knows nothing, or, shifted, something; people have their own ways, so
+    that what is said of a group's steps goes together."""
+    n = groups * steps
+    group = np.repeat(np.arange(groups), steps)
+    actions = rng.integers(4, size=n)
+    table = rng.normal(size=(n, 4))
+    table[np.arange(n), actions] += rng.normal(shift, 1, groups)[group]
+    return table, actions, np.arange(n) // 10, group
+
+
+@pytest.mark.parametrize("groups", [3, 5, 12])
+def test_chance_is_heard_as_seldom_as_promised_by_steps(groups):
+    rng = np.random.default_rng(0)
+    heard = sum(of_steps(*at_random(rng, groups, 40)).heard(STEP_LEVEL) for _ in range(TRIES))
+    assert heard <= at_most(STEP_LEVEL)
+
+
+@pytest.mark.parametrize(("clean", "noisy"), [(3, 9), (6, 30)])
+def test_chance_is_heard_as_seldom_as_promised_by_groups(clean, noisy):
+    rng = np.random.default_rng(0)
+    heard = 0
+    for _ in range(TRIES):
+        a, b = rng.normal(size=clean), rng.normal(size=noisy)
+        heard += of_groups(a, np.arange(clean), b, np.arange(noisy)).heard(EPISODE_LEVEL)
+    assert heard <= at_most(EPISODE_LEVEL)
+
+
+def test_many_steps_of_few_groups_are_few():
+    rng = np.random.default_rng(1)
+    table, actions, trajectory, group = at_random(rng, 2, 2_000, shift=0.0)
+    table[np.arange(4_000), actions] += np.where(group == 0, 3.0, 0.5)  # both in favour
+    assert not of_steps(table, actions, trajectory, group).heard(STEP_LEVEL)
+    values, of = rng.normal(size=6_000), np.repeat(np.arange(6), 1_000)
+    values[of < 2] += 1.0  # far beyond chance by steps; by groups one in fifteen
+    ground = of_groups(values[of < 2], of[of < 2], values[of >= 2], of[of >= 2])
+    assert ground.figure == 1.0
+    assert ground.chance == pytest.approx(1 / 15, abs=0.02)
+    assert not ground.heard(EPISODE_LEVEL)
+
+
+def test_what_is_real_is_heard():
+    rng = np.random.default_rng(2)
+    ground = of_steps(*at_random(rng, 8, 40, shift=2.0))
+    assert ground.heard(STEP_LEVEL)
+    assert ground.figure > 0.8
+    assert ground.groups == 8
+    a, b = rng.normal(2.0, 1, 6), rng.normal(size=20)
+    assert of_groups(a, np.arange(6), b, np.arange(20)).heard(EPISODE_LEVEL)
+    assert not of_groups(-a, np.arange(6), -b, np.arange(20)).heard(EPISODE_LEVEL)
+
+
+@pytest.mark.parametrize("clean", [4, 10])
+def test_one_bad_group_among_clean_ones_silences_nobody(clean):
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(2.5, 0.5, clean), rng.normal(size=12)
+    a[0] = -9.0
+    ground = of_groups(a, np.arange(clean), b, np.arange(12))
+    assert ground.heard(EPISODE_LEVEL)
+    a[1:4] = -9.0  # several do
+    assert not of_groups(a[:4], np.arange(4), b, np.arange(12)).heard(EPISODE_LEVEL)
+
+
+def test_dealing_out_anew_is_the_mean_over_all_permutations():
+    rng = np.random.default_rng(4)
+    table = rng.normal(size=(9, 3))
+    actions = np.array([0, 1, 2, 1, 0, 0, 2, 2, 1])
+    trajectory = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2])
+    group = np.array([0, 0, 0, 0, 0, 0, 0, 1, 1])
+    gains = np.zeros(9)
+    for t in range(3):
+        mine = np.flatnonzero(trajectory == t)
+        dealt = [table[mine, list(p)] for p in permutations(actions[mine])]
+        gains[mine] = table[mine, actions[mine]] - np.mean(dealt, 0)
+    by_group = [gains[group == g].mean() for g in range(2)]
+    ground = of_steps(table, actions, trajectory, group)
+    assert ground.figure == np.mean(np.array(by_group) > 0)
+    assert ground.chance == pytest.approx(chance_of_gain(gains, group), abs=1e-12)
+    assert 0 < ground.chance < 1
+
+
+def test_frequent_actions_are_no_knowledge():
+    """Whoever likes the same action everywhere does not know where it is right."""
+    rng = np.random.default_rng(5)
+    _, actions, trajectory, group = at_random(rng, 8, 40)
+    actions = np.where(rng.random(320) < 0.8, 0, actions)
+    table = np.tile([5.0, 0.0, 0.0, 0.0], (320, 1))
+    ground = of_steps(table, actions, trajectory, group)
+    assert not ground.heard(STEP_LEVEL)
+
+
+def test_where_nothing_is_said_nothing_is_heard():
+    silent = np.full((6, 2), np.nan)
+    at = np.arange(6)
+    assert of_steps(silent, at % 2, at // 3, at // 3) == NOTHING
+    assert of_groups(silent[:3, 0], at[:3], np.ones(3), at[:3]) == NOTHING
+    assert of_groups(np.ones(3), at[:3], np.ones(3), at[:3]) == NOTHING  # all alike
+    assert not NOTHING.heard(1.0)
+
+
+def test_what_is_not_known_of_some_actions_is_left_out():
+    table = np.array([[2.0, np.nan], [2.0, 1.0], [0.0, 3.0]])
+    ground = of_steps(table, np.array([0, 0, 1]), np.zeros(3, int), np.arange(3))
+    assert ground.figure == pytest.approx(2 / 3)  # gains 0, 1/3 and 2
+
+
+def test_the_area_by_hand():
+    assert separation(np.array([1.0, 3.0, np.nan]), np.array([0.0, 2.0])) == 0.75
+    assert separation(np.array([np.nan]), np.array([0.0])) == 0.5
+
+
+def test_agreement_is_with_the_others_not_with_oneself():
+    told = {"a": np.arange(20.0), "b": np.arange(20.0) ** 3, "c": -np.arange(20.0)}
+    assert agreement_with_others("a", {n: told[n] for n in "ab"}) == pytest.approx(1.0)
+    assert agreement_with_others("c", told) == pytest.approx(-1.0)
+    assert agreement_with_others("a", {"a": told["a"], "z": np.ones(20)}) == 0.0
+    assert agreement_with_others("a", {"a": np.full(20, np.nan), "b": told["b"]}) == 0.0

@@ -1,0 +1,118 @@
+"""Several signals become one score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from corridor import corridor, fit
+from sklearn.metrics import roc_auc_score
+
+from sdil.judges.joining import (
+    N_BINS,
+    GoodShare,
+    bin_middles,
+    estimate_good_share,
+    weigh_signals,
+    worth,
+)
+
+
+def witnesses(seed: int = 1):
+    """Good steps, and what a sharp, a fair and a random witness say of them: clean and noisy."""
+    draw = np.random.default_rng(seed)
+    good = np.concatenate([np.ones(400, bool), draw.random(4_000) < 0.5])
+    told = [good * gap + draw.standard_normal(4_400) for gap in (2.5, 1.5, 0.0)]
+    return good[400:], [t[:400] for t in told], [t[400:] for t in told]
+
+
+def test_witnesses_are_weighed_by_how_they_agree():
+    good, clean, noisy = witnesses()
+    log_odds = weigh_signals(clean, noisy, 0.5)
+    joined = sum(worth(s, bin_middles(s), o) for s, o in zip(noisy, log_odds, strict=True))
+    assert roc_auc_score(good, joined) > max(roc_auc_score(good, s) for s in noisy)
+    sharp, fair, coin = (np.ptp(odds) for odds in log_odds)
+    assert min(sharp, fair) > 10 * coin
+    for odds in log_odds:
+        assert (np.diff(odds) > 0).all()  # more is never worse, and equals stay in order
+
+
+def test_a_signal_alone_keeps_its_order():
+    signal = np.arange(100.0)
+    (log_odds,) = weigh_signals([signal[60:]], [signal], 0.5)
+    found = worth(signal, bin_middles(signal), log_odds)
+    assert (np.diff(found) >= 0).all()
+    assert found[0] < -0.5 < 0.5 < found[-1]
+
+
+def test_more_good_steps_make_every_step_likelier_but_not_their_order():
+    signal = np.random.default_rng(0).normal(size=1_000)
+    low, high = (weigh_signals([signal + 1], [signal], share)[0] for share in (0.2, 0.8))
+    assert (np.diff(low) > 0).all()
+    assert (np.diff(high) > 0).all()
+    assert GoodShare(0.2, 0.2, 0.2).odds[0] < 0 < GoodShare(0.8, 0.8, 0.8).odds[0]
+    assert np.isfinite(GoodShare(0.0, 0.0, 1.0).odds).all()  # nothing is certain
+
+
+def test_what_is_not_known_counts_for_nothing():
+    good, clean, noisy = witnesses()
+    half = np.where(np.arange(4_000) < 2_000, noisy[0], np.nan)
+    (log_odds,) = weigh_signals(clean[:1], [half], 0.5)
+    found = worth(half, bin_middles(half), log_odds)
+    assert (found[2_000:] == 0).all()
+    assert roc_auc_score(good[:2_000], found[:2_000]) > 0.9
+
+
+def test_worth_is_straight_between_middles_and_goes_on_downwards_to_an_end():
+    middles, log_odds = np.arange(10.0), np.linspace(-1, 1, N_BINS)
+    slope = 2 / 9
+    asked = np.array([0.5, -3.0, -500.0, 50.0, np.nan])
+    expected = [-1 + slope / 2, -1 - 3 * slope, -4, 1, 0]  # three log-odds farther, at the most
+    np.testing.assert_allclose(worth(asked, middles, log_odds), expected)
+    values = np.linspace(-100, 100, 2_001)
+    assert (np.diff(worth(values, middles, log_odds)) >= 0).all()
+    middles[3:5] = np.nan  # bins that nobody is in are passed by
+    assert worth(np.array([3.5]), middles, log_odds)[0] == pytest.approx(log_odds[[2, 5]].mean())
+    assert (worth(values, np.full(10, np.nan), log_odds) == 0).all()
+
+
+def test_middles_of_bins_by_hand():
+    np.testing.assert_allclose(bin_middles(np.arange(100.0)), np.arange(4.5, 100, 10))
+    assert np.isnan(bin_middles(np.array([np.nan, np.nan]))).all()
+    alike = bin_middles(np.zeros(50))
+    assert np.isfinite(alike).sum() == 1  # all are in one bin
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+def test_how_many_are_good_lies_in_the_interval(share):
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        good = draw.random(3_000) < share
+        clean, noisy = draw.normal(2, 1, 600), draw.normal(np.where(good, 2, -2), 1)
+        found = estimate_good_share(
+            clean, np.arange(600) // 30, noisy, np.arange(3_000) // 30, seed=seed
+        )
+        assert found.low <= share <= found.high
+        assert found.low <= found.point <= found.high
+        assert found.high - found.low < 0.45
+        assert abs(found.point - share) < 0.1
+
+
+def test_few_groups_are_less_sure_than_many():
+    draw = np.random.default_rng(0)
+    of_group = np.sort(draw.random(60))  # people differ, and so do those put together
+    good = draw.random(3_000) < np.repeat(of_group, 50)
+    clean, noisy = draw.normal(2, 1, 600), draw.normal(np.where(good, 2, -2), 1)
+
+    def width(per_group: int) -> float:
+        groups = np.arange(3_000) // 50 // per_group
+        found = estimate_good_share(clean, np.arange(600) // 30, noisy, groups, seed=0)
+        return found.high - found.low
+
+    assert width(20) > width(1)
+
+
+def test_the_share_of_good_ones_can_be_said():
+    judge = fit(corridor(), signals="likelihood", good_share=0.3)
+    assert judge.evidence.good_share.tolist() == [0.3, 0.3, 0.3]
+    found = fit(corridor(), signals="likelihood").evidence.share()
+    assert found.low < 0.58 < found.high  # that many go on towards the end
