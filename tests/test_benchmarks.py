@@ -26,6 +26,7 @@ SMALLEST = {
         "--judge weighted-bc --sizes 5 --noisy 5 --seeds 0 --threshold -1 --episodes 5",
         1,
     ),
+    "judging": ("--settings fourrooms:5 --seeds 0 --noisy 20 --workers 1", 1),
     "study_overhead": ("--seeds 1 --clean 5 --noisy 5 --learners bc --rounds 1", 5),
     "walks": ("--learner bc --sizes 5 --noisy 5 --recorded 20 --seeds 0 --workers 1", 10),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),

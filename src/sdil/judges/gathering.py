@@ -116,8 +116,7 @@ class Gathering:
     def run(self) -> tuple[Evidence, dict[str, str]]:
         """What was found, and the clean groups that look odd."""
         if {"likelihood", "consensus"} & set(self.asked):
-            clean = np.flatnonzero(self.acts[: self.material.n_clean])
-            self._clone("clone clean", self.clones, (self._learners(clean, MEMBERS),))
+            self._clone("clone clean", self.clones, (self._learners(self._clean, MEMBERS),))
         if {"progress", "efficiency"} & set(self.asked):
             learn_distance(
                 self.distance,
@@ -306,18 +305,17 @@ class Gathering:
         weights = torch.from_numpy(np.where(self.acts, np.nan_to_num(p) ** 2, 0.0))
         noisy = np.flatnonzero(self.acts[: material.n_train])
         noisy = noisy[noisy >= material.n_clean]
-        clean = np.flatnonzero(self.acts[: material.n_clean])
         folds = material.fold[noisy]
         if not len(noisy) or not all((folds != k).any() for k in range(self.n_folds)):
             return
-        pools = self._learners(clean, MEMBERS), material.learners(noisy, MEMBERS, weights)
+        pools = self._learners(self._clean, MEMBERS), material.learners(noisy, MEMBERS, weights)
         self._clone("clone both", self.consensus, pools)
         for k, view in enumerate(self.views):
             last = list(range(self.n_folds, self.n_folds + MEMBERS))
             some = [k] if k < self.n_folds else last
             view.consensus = Clones(self.consensus.only(some), self.doing.idle)
         alone = self.told.get("likelihood")
-        self._hear("consensus", needs=False)
+        self._hear("consensus", needs=alone is None)
         if alone is None:
             return
         steps = material.reference[self.acts[material.reference]]
@@ -350,6 +348,14 @@ class Gathering:
     def _keep(self, totals: Array, share: GoodShare) -> tuple[Array, GoodShare]:
         self._weighed = list(self.heard), totals, share
         return totals, share
+
+    @property
+    def _clean(self) -> Array:
+        """Clean steps to clone: those that act, or all where a fold would be left with none."""
+        acting = np.flatnonzero(self.acts[: self.material.n_clean])
+        folds = self.material.fold[acting]
+        enough = len(acting) and all((folds != k).any() for k in range(self.n_folds))
+        return acting if enough else np.arange(self.material.n_clean)
 
     @property
     def _acting(self) -> tuple[Array, Array]:
