@@ -69,7 +69,8 @@ class JudgeOptions:
         Path | None,
         tyro.conf.arg(
             help="Folder whose clean set decides what is heard; "
-            "without it, a fifth of the clean episodes is held out."
+            "without it, evidence is tested on clean groups in turn, and nothing is held out; "
+            "the other judges hold out a fifth of the clean episodes."
         ),
     ] = None
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0

@@ -37,8 +37,8 @@ from sdil.training import below
 from sdil.trajectories import Trajectories
 from sdil.windows import STEPS_AT_ONCE, Windows
 
-OUTCOMES = ("progress", "efficiency", "doing")
-"""Signals that look at what came of a step."""
+OUTCOMES = ("progress", "efficiency")
+"""Signals that look at what came of a step, and for the step answer at what is to be expected."""
 STEP_SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing")
 EPISODE_SIGNALS = ("likelihood", "progress", "efficiency", "pace", "doing", "steps")
 SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "pace", "steps")
@@ -292,7 +292,9 @@ class EvidenceJudge(FittedJudge):
             if is_one
         ]
         for name, row in zip(STEP_SIGNALS, self.evidence.step_grounds.tolist(), strict=True):
-            if name in self._asked:
+            if name == "doing" and name in self._asked:
+                found.append(_doing(self.evidence))
+            elif name in self._asked:
                 ground = Ground(*row)
                 found.append(_step_signal(name, ground, self.evidence.heard, strangers))
         for name, row in zip(EPISODE_SIGNALS, self.evidence.episode_grounds.tolist(), strict=True):
@@ -390,6 +392,17 @@ def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[st
         )
         return Signal(name, False, f"{told}; but {more}")
     return Signal(name, False, f"{told}, where under {STEP_LEVEL:.0%} is needed")
+
+
+def _doing(evidence: Evidence) -> Signal:
+    """It is no matter of chance: there are actions that idle, or there are none."""
+    idle = torch.where(evidence.doing.idle)[0].tolist()
+    if not idle or "doing" not in evidence.heard:
+        return Signal("doing", False, "no action of the clean demonstrations idles")
+    told = (
+        f"clean demonstrators idle, by action {', '.join(map(str, idle))}: such steps stand apart"
+    )
+    return Signal("doing", True, f"{told}, and those that act and move nothing among the least")
 
 
 def _episode_signal(name: str, ground: Ground) -> Signal:

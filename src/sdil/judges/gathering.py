@@ -108,7 +108,6 @@ class Gathering:
         self.views: list[Evidence] = []  # of each fold, then the final one
         self.grounds: dict[str, Ground] = {}
         self.heard: list[str] = []
-        self.does = False
         self._weighed: tuple[list[str], Array, GoodShare] | None = None
         self.told: dict[str, Array] = {}  # by those that never saw a step's group (N,)
         self.expects: set[str] = set()  # outcomes that were seen, and so are learned to expect
@@ -254,10 +253,7 @@ class Gathering:
         )
         known = not np.isnan(self.told[name][self.material.noisy]).all()
         if known and needs and self.grounds[name].heard(STEP_LEVEL):
-            if name == "doing":  # it says what a step is worth at the most, and is not weighed
-                self.does = True
-            else:
-                self.heard.append(name)
+            self.heard.append(name)
 
     def _plan(self) -> bool:
         """The value of actions in the graph of recorded states; False where there is none."""
@@ -396,7 +392,7 @@ class Gathering:
             final.log_odds[i] = torch.from_numpy(odds)
             total += final.worth(name, signal)
         final.idling.copy_(torch.from_numpy(np.quantile(total, [_IDLING, _WAITING])))
-        final.caps.fill_(self.does)
+        final.caps.copy_(self.doing.idle.any())
 
     def _odd_ones(self) -> dict[str, str]:
         """Clean groups that are rated far under the others."""
@@ -418,6 +414,8 @@ class Gathering:
 
     def _judge_episodes(self, final: Evidence, outcomes: dict[str, Array]) -> None:
         told = dict(outcomes)
+        if "doing" in self.asked:
+            told["doing"] = self._cross_fitted("outcome", "doing")
         if "likelihood" in self.asked:
             told["likelihood"] = self.told["likelihood"]
         if "steps" in self.asked and self.heard:
