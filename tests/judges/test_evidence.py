@@ -100,7 +100,7 @@ def test_it_says_what_it_heard_and_why(judge):
     assert episodes["pace"].heard
     assert "8 unseen clean groups" in episodes["pace"].why
     assert not steps["doing"].heard  # nobody stays
-    assert steps["doing"].why == "it says nothing of these demonstrations"
+    assert steps["doing"].why == "no action of the clean demonstrations idles"
 
 
 @pytest.mark.parametrize("seed", range(4))

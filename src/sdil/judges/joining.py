@@ -5,10 +5,10 @@ The signals are witnesses that see the same hidden fact, "this step is good", ea
 agree with one another, and clean steps, which are known to be good, count among the good ones.
 
 How many noisy steps are good cannot be found without an assumption. Ours: *good noisy steps are
-rated like clean ones, and hardly any bad one is rated as high as nine in ten clean ones.* Then the
-share of noisy steps above that line, over the share of clean ones above it, is the share of good
-ones. It is read off at two such lines; the interval holds both, what groups drawn anew would give,
-and a tenth more to either side.
+rated like clean ones, and hardly any bad one is rated above a line that most clean ones are above.*
+Then the share of noisy steps above the line, over the share of clean ones above it, is the share of
+good ones. It is read off at three lines; the interval holds all of them, what groups drawn anew
+would give, and a little for what is assumed. Where the lines disagree, it is wide.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _ROUNDS = 5
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
 _ANCHOR = 5.0  # a clean step counts as so many noisy ones
 _FEW = 5.0  # as if so many more steps of each kind had been seen
-_LINES = (0.1, 0.2)  # shares of clean steps under the lines
-_ASSUMED = 0.1  # by how much the share may be off for what is assumed
+_LINES = (0.1, 0.2, 0.5)  # shares of clean steps under the lines
+_ASSUMED = 0.05  # by how much the share may be off for what is assumed
+_ERRORS = 1.3  # standard errors over groups drawn anew
 _DRAWS = 100
 _FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
@@ -138,8 +139,9 @@ def estimate_good_share(
     found = shares(np.ones(len(ranked)), np.ones(len(noisy)))
     anew = np.array([shares(drawn(of_clean), drawn(of_noisy)).mean() for _ in range(_DRAWS)])
     point = float(np.clip(found.mean(), 0.0, 1.0))
-    reach = max(float(np.ptp(found)) / 2, _ASSUMED) + 1.96 * float(anew.std())
-    low, high = np.clip([point - reach, point + reach], 0.0, 1.0).tolist()
+    more = _ASSUMED + _ERRORS * float(anew.std())
+    held = found.clip(0.0, 1.0)
+    low, high = np.clip([held.min() - more, held.max() + more], 0.0, 1.0).tolist()
     return GoodShare(point, low, high)
 
 
