@@ -12,6 +12,7 @@ from torch import nn
 import sdil
 from sdil import SDIL, Demonstrations, InputError, Trajectory, load_policy
 from sdil.algorithms.reuse import adversarial_loss, bad_steps, distillation_loss
+from sdil.judges.evidence import STEP_SIGNALS
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility, select
 from sdil.skills.discovery import (
@@ -364,7 +365,7 @@ def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
 def test_a_judge_judges_instead_of_skills(demos, tmp_path):
     policy = JUDGED.fit(demos, seed=0)
     first = policy.score(demos.noisy)[0]
-    assert set(first.parts) <= {"likelihood", "progress", "value"}
+    assert set(first.parts) <= set(STEP_SIGNALS)
     assert first.parts
     assert first.spread.shape == first.optimality.shape
     by_skills = first.skill_probs @ policy.skill_optimality.double().numpy()

@@ -285,7 +285,7 @@ def test_golden_run(name, demos):
 
 
 GOLDEN = {
-    "sdil": [0.36491, 0.62264],
+    "sdil": [0.37034, 0.65624],
     "bc": [0.44729],
     "density-irl": [0.63052],
     "mce-irl": [1.1215],
@@ -298,7 +298,7 @@ GOLDEN = {
     "ileed": [0.48558, 0.14432],
     "cail": [0.47597, 0.18925],
     "weighted-bc": [0.45561, 0.55391],
-    "scored-bc": [0.55485, 0.62264],
+    "scored-bc": [0.55334, 0.65624],
     "oracle": [0.51421],
 }
 
@@ -360,7 +360,7 @@ def test_a_judge_needs_noisy_demonstrations_and_sensible_fields(judge, demos):
         judge.fit(demos.clean_only())
     with pytest.raises(InputError, match="a seed lies between"):
         judge.fit(demos, seed=-1)
-    field = "hidden" if hasattr(judge, "hidden") else "neighbours"
+    field = "neighbours" if judge.name == "deminf" else "hidden"  # which has no network
     with pytest.raises(InputError, match=f"{judge.name}: {field} must be a whole number"):
         make_judge(judge.name, **{field: 0}).fit(demos)
 

@@ -133,5 +133,7 @@ def test_python_and_the_command_line_refuse_the_same(fields, said, tmp_path, cap
 
 def test_a_judge_s_limits_hold_in_python_too():
     step = Trajectory(np.zeros((3, 2), np.float32), np.array([0, 1]))
-    with pytest.raises(InputError, match="good_share must be a number, above 0 and under 1, not 1"):
+    with pytest.raises(
+        InputError, match='good_share must be a number, above 0 and under 1 or "auto", not 1'
+    ):
         Judge(good_share=1.5).fit(Demonstrations(clean=[step], noisy=[step]), seed=0)

@@ -414,7 +414,7 @@ def _episode_signal(name: str, ground: Ground) -> Signal:
     )
     if ground.heard(EPISODE_LEVEL):
         return Signal(name, True, told, "episode")
-    return Signal(name, False, f"{told}, where under {EPISODE_LEVEL:.1%} is needed", "episode")
+    return Signal(name, False, f"{told}, where under {EPISODE_LEVEL:.0%} is needed", "episode")
 
 
 def _chance(ground: Ground) -> str:
