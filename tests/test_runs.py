@@ -72,7 +72,10 @@ def test_a_run_says_what_it_was_given_and_not_how(data, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.predict(seen)[0], done.result.predict(seen)[0])
 
 
-@pytest.mark.parametrize("stop", [1, 3, 5])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=SLOW), 3, pytest.param(5, marks=SLOW)])
 def test_a_judgement_resumes_bit_for_bit(data, tmp_path, stop):
     whole = sdil.judge(QUICK, data, tmp_path / "whole", seed=1)
     with pytest.raises(KilledError):
@@ -85,6 +88,7 @@ def test_a_judgement_resumes_bit_for_bit(data, tmp_path, stop):
         sdil.resume(tmp_path / "cut")
 
 
+@pytest.mark.slow
 def test_training_with_a_judge_resumes_bit_for_bit(data, tmp_path):
     judgement = sdil.judge(QUICK, data, tmp_path / "judgement")
     whole = sdil.train(SHORT, data, tmp_path / "whole", judge=judgement.folder)

@@ -339,7 +339,14 @@ def test_it_acts_by_the_rules_that_its_data_speaks_for(policy, demos):
 
 
 @pytest.mark.parametrize(
-    "phase", ["clone clean", "measure distances", "discover", "select", "refine"]
+    "phase",
+    [
+        pytest.param("clone clean", marks=pytest.mark.slow),
+        "measure distances",
+        "discover",
+        pytest.param("select", marks=pytest.mark.slow),
+        "refine",
+    ],
 )
 def test_killed_in_any_phase_it_resumes_bit_for_bit(demos, phase):
     class KilledError(Exception):
@@ -375,6 +382,7 @@ def test_a_judge_judges_instead_of_skills(demos, tmp_path):
     np.testing.assert_allclose(again.optimality, first.optimality, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_good_noisy_steps_are_imitated_by_their_score(demos):
     """With every noisy step in the batches, phase 2 sees more than the clean set."""
     alone = replace(JUDGED, noisy_share=0.0).fit(demos, seed=0).tensors()

@@ -89,6 +89,7 @@ def test_a_page_a_record_and_figures(folder, trained, page, tmp_path, capsys):
         assert said["epochs"] == ours[-1]["epoch"]
 
 
+@pytest.mark.slow
 def test_curves_of_studies_running_and_published(tmp_path):
     def pretend(jobs):
         for job in jobs:

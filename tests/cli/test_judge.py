@@ -208,6 +208,7 @@ def test_curate_and_train_take_a_judgement(folder, judgement, tmp_path, capsys):
     assert "bc has no use for a judge" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_page_of_a_judgement_and_of_what_was_saved_by_hand(folder, judgement, tmp_path, capsys):
     page = tmp_path / "judged.html"
     assert run("report", judgement, "--out", page) == 0

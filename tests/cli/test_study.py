@@ -124,6 +124,7 @@ def test_the_exit_code_tells_of_failed_cells_and_rows_are_text(tmp_path, capsys)
     assert main(run) == 0
 
 
+@pytest.mark.slow
 def test_only_what_was_asked_for_counts(tmp_path, monkeypatch, capsys):
     def run_part(learners, fails):
         def run(jobs):

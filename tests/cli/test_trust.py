@@ -82,6 +82,7 @@ def test_practice_and_evaluation_ask_the_user(evil, data, tmp_path, capsys):
     assert evil.exists()
 
 
+@pytest.mark.slow
 def test_a_report_asks_the_user(evil, data, tmp_path, capsys):
     out, page = tmp_path / "judged", tmp_path / "page.html"
     quick = ("--clone-updates", 20, "--distance-updates", 20)

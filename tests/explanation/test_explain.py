@@ -258,6 +258,7 @@ def test_one_clear_error_where_there_is_nothing_to_explain(demos, policy, fourro
         explain(policy, demos, about={}, truth=short)
 
 
+@pytest.mark.slow
 def test_steps_of_unknown_truth_are_left_out(policy, fourrooms):
     demos, truth = fourrooms
 

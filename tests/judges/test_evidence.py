@@ -149,6 +149,7 @@ def test_one_signal_is_not_sure_of_itself(demos):
     assert (all_of(told.score(demos.noisy), "spread") == 0).all()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_and_it_survives_saving(demos, judge, tmp_path):
     again, other = fit(demos), fit(demos, seed=1)
     tensors = judge.tensors()

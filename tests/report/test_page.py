@@ -380,6 +380,7 @@ def test_a_scrolled_list_keeps_few_rows(chartless, record):
     assert chartless.page.locator("#rows tr[data-place='0']").count() == 0
 
 
+@pytest.mark.slow
 def test_light_and_dark(page):
     ground = "getComputedStyle(document.body).backgroundColor"
     colour = "document.getElementById('histogram').layout.font.color"
