@@ -9,7 +9,8 @@ a score is judged. Clean are three of the best four trials, in windows of 100 st
 together; the fourth is held out, and spans of its actions are replaced to see whether the step
 score finds them: by random ones, or by others of the same trial, in recorded observations, from the
 states and the action alone (the integrity answer is shown apart). Scores of spans are smoothed
-over 11 steps. "One bad": the worst trial stands among the clean ones.
+over 11 steps. Where a judge has no episode answer, or it is unknown, stretches are ranked by the
+step score instead. "One bad": the worst trial stands among the clean ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How well did this go? The second answer, of stretches and whole episodes.
 
-Good people do not differ at each step; they are quicker. So each signal is looked at over half a
-minute of play, some dozens of steps around each step, and heard where it rates clean groups above
+Good people do not differ at each step; they are quicker. So each signal is looked at over
+some dozens of steps around each step, and heard where it rates clean groups above
 noisy ones (`hearing.py`). The answer is the plain sum of those that are heard, each in its own
 standard deviations, and is 0 where a stretch is as likely among clean ones as among noisy ones.
 
@@ -62,17 +62,15 @@ class Pace(nn.Module):
         self.bias.fill_(float(found[-1]))
 
 
-def cross_fit_pace(material: Material, n_actions: int) -> tuple[Pace, Array, Array]:
-    """Pace that has seen all; what those that never saw a step's group say of it, and what pace
-    itself says. (N,) each"""
+def cross_fit_pace(material: Material, n_actions: int) -> tuple[Pace, Array]:
+    """Pace that has seen all, and what those say of each step that never saw its group. (N,)"""
     rates = rates_of(material.windows, n_actions)
     at = stretches(material.windows.times.numpy())
     is_clean = np.arange(len(rates)) < material.n_clean
     learns = at & (np.arange(len(rates)) < material.n_train)
     pace = Pace(rates.shape[1])
     pace.learn(rates[learns], is_clean[learns])
-    final = pace(rates)
-    told = final.copy()
+    told = pace(rates)
     for k in range(material.n_folds or FOLDS):
         mine = material.fold == k
         if not material.n_folds:  # validation is nobody's, and clean ones need no judging
@@ -82,7 +80,7 @@ def cross_fit_pace(material: Material, n_actions: int) -> tuple[Pace, Array, Arr
             without = Pace(rates.shape[1])
             without.learn(rates[seen], is_clean[seen])
             told[mine] = without(rates[mine])
-    return pace, told, final
+    return pace, told
 
 
 class Episodes(nn.Module):

@@ -303,7 +303,7 @@ class EvidenceJudge(FittedJudge):
         return tuple(found)
 
     @cached_property
-    def unknown(self) -> Mapping[str, str]:  # type: ignore[override]
+    def unknown(self) -> Mapping[str, str]:  # type: ignore[override]  # elsewhere an attribute
         silent = {}
         if not self.evidence.heard:
             silent["step"] = (

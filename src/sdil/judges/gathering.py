@@ -115,7 +115,7 @@ class Gathering:
     def run(self) -> tuple[Evidence, dict[str, str]]:
         """What was found, and the clean groups that look odd."""
         if {"likelihood", "consensus"} & set(self.asked):
-            self._clone("clone clean", self.clones, (self._learners(self._clean, MEMBERS),))
+            self._clone("clone clean", self.clones, (self.material.learners(self._clean, MEMBERS),))
         if {"progress", "efficiency"} & set(self.asked):
             learn_distance(
                 self.distance,
@@ -167,9 +167,6 @@ class Gathering:
             Episodes(EPISODE_SIGNALS),
         ).requires_grad_(False)
 
-    def _learners(self, among: Array, final: int) -> Pools:
-        return self.material.learners(among, final)
-
     def _clone(self, phase: str, networks: Ensemble, pools: tuple[Pools, ...]) -> None:
         learn_clones(
             phase,
@@ -217,7 +214,7 @@ class Gathering:
                 torch.from_numpy(np.stack([each] * self.n_folds + [of_all] * _MEASURING)),
                 windows,
                 self.standardise,
-                self._learners(np.flatnonzero(known), _MEASURING),
+                self.material.learners(np.flatnonzero(known), _MEASURING),
                 self.stages,
                 self.generator,
                 batch_size=max(1, self.fields.batch_size // 2),
@@ -304,7 +301,10 @@ class Gathering:
         folds = material.fold[noisy]
         if not len(noisy) or not all((folds != k).any() for k in range(self.n_folds)):
             return
-        pools = self._learners(self._clean, MEMBERS), material.learners(noisy, MEMBERS, weights)
+        pools = (
+            self.material.learners(self._clean, MEMBERS),
+            material.learners(noisy, MEMBERS, weights),
+        )
         self._clone("clone both", self.consensus, pools)
         for k, view in enumerate(self.views):
             last = list(range(self.n_folds, self.n_folds + MEMBERS))
@@ -423,7 +423,7 @@ class Gathering:
             settle = final.settling(self.material.windows, index, waiting=True)
             told["steps"] = settle(self._weigh()[0])
         if "pace" in self.asked:
-            final.pace, told["pace"], _ = cross_fit_pace(self.material, self.n_actions)
+            final.pace, told["pace"] = cross_fit_pace(self.material, self.n_actions)
         if not len(self.material.reference):
             return
         for name, ground in final.episodes.learn(told, self.material).items():
