@@ -147,6 +147,8 @@ def test_what_the_judge_knows_is_apart_from_how_it_came_to_know_it():
         p.stem for p in (ROOT / "judges").glob("*.py") if "sdil.judges.gathering" in imports(p)
     }
     assert knows == {"judge"}
+    asks = {p.stem for p in (ROOT / "judges").glob("*.py") if "sdil.judges.witnesses" in imports(p)}
+    assert asks == {"gathering"}
 
 
 LEARNING = [

@@ -88,7 +88,7 @@ def test_fields_are_the_judges_own(folder, tmp_path, capsys):
 
 def test_what_it_does_not_know_it_says(folder, judgement, tmp_path, capsys, monkeypatch):
     unknown = {"step": "which steps are good is unknown: few clean groups"}
-    monkeypatch.setattr("sdil.judges.evidence.EvidenceJudge.unknown", unknown)
+    monkeypatch.setattr("sdil.judges.fitted.EvidenceJudge.unknown", unknown)
     options = ["--data", folder, "--out", tmp_path / "j", *QUICK]
     assert run("judge", *options) == 0
     text = capsys.readouterr().out

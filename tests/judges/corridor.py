@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 import sdil
-from sdil.judges.evidence import EvidenceJudge
+from sdil.judges.fitted import EvidenceJudge
 from sdil.spaces import Spaces
 
 RIGHT, UP, LEFT, DOWN, STAY = range(5)

@@ -11,12 +11,13 @@ from scipy.stats import binom
 from sdil.judges.hearing import (
     EPISODE_LEVEL,
     NOTHING,
-    STEP_LEVEL,
     agreement_with_others,
     chance_of_gain,
     of_groups,
     of_steps,
     separation,
+    standing,
+    step_level,
 )
 
 TRIES = 300
@@ -41,8 +42,8 @@ def at_random(rng, groups: int, steps: int, *, shift: float = 0.0):
 @pytest.mark.parametrize("groups", [3, 5, 12])
 def test_chance_is_heard_as_seldom_as_promised_by_steps(groups):
     rng = np.random.default_rng(0)
-    heard = sum(of_steps(*at_random(rng, groups, 40)).heard(STEP_LEVEL) for _ in range(TRIES))
-    assert heard <= at_most(STEP_LEVEL)
+    heard = sum(of_steps(*at_random(rng, groups, 40)).heard_of_steps for _ in range(TRIES))
+    assert heard <= at_most(step_level(groups))
 
 
 @pytest.mark.parametrize(("clean", "noisy"), [(3, 9), (6, 30)])
@@ -58,8 +59,8 @@ def test_chance_is_heard_as_seldom_as_promised_by_groups(clean, noisy):
 def test_many_steps_of_few_groups_are_few():
     rng = np.random.default_rng(1)
     table, actions, trajectory, group = at_random(rng, 2, 2_000, shift=0.0)
-    table[np.arange(4_000), actions] += np.where(group == 0, 3.0, 0.5)  # both in favour
-    assert not of_steps(table, actions, trajectory, group).heard(STEP_LEVEL)
+    table[np.arange(4_000), actions] += np.where(group == 0, 3.0, -1.0)  # one in favour
+    assert not of_steps(table, actions, trajectory, group).heard_of_steps
     values, of = rng.normal(size=6_000), np.repeat(np.arange(6), 1_000)
     values[of < 2] += 1.0  # far beyond chance by steps; by groups one in fifteen
     ground = of_groups(values[of < 2], of[of < 2], values[of >= 2], of[of >= 2])
@@ -71,7 +72,7 @@ def test_many_steps_of_few_groups_are_few():
 def test_what_is_real_is_heard():
     rng = np.random.default_rng(2)
     ground = of_steps(*at_random(rng, 8, 40, shift=2.0))
-    assert ground.heard(STEP_LEVEL)
+    assert ground.heard_of_steps
     assert ground.figure > 0.8
     assert ground.groups == 8
     a, b = rng.normal(2.0, 1, 6), rng.normal(size=20)
@@ -88,6 +89,58 @@ def test_one_bad_group_among_clean_ones_silences_nobody(clean):
     assert ground.heard(EPISODE_LEVEL)
     a[1:4] = -9.0  # several do
     assert not of_groups(a[:4], np.arange(4), b, np.arange(12)).heard(EPISODE_LEVEL)
+
+
+def stand(told, clean):
+    """Where groups of one step each stand, the first `clean` of them clean ones."""
+    n = len(next(iter(told.values())))
+    return standing(told, np.arange(clean), np.arange(clean, n), np.arange(n))
+
+
+@pytest.mark.parametrize("clean", [3, 4, 12])
+def test_chance_has_one_try_however_many_signals_there_are(clean):
+    rng = np.random.default_rng(6)
+    out = 0
+    for _ in range(TRIES):
+        shared = rng.normal(size=clean + 12)  # signals go together
+        told = {str(i): shared + rng.normal(size=clean + 12) for i in range(5)}
+        out += stand(told, clean).chance < EPISODE_LEVEL
+    assert 0 < out <= at_most(EPISODE_LEVEL)
+
+
+def test_several_weak_signals_together_set_clean_groups_apart():
+    rng = np.random.default_rng(7)
+    n = 3 + 12
+    alone = together = 0
+    for _ in range(100):
+        told = {str(i): rng.normal(size=n) + 1.2 * (np.arange(n) < 3) for i in range(5)}
+        together += stand(told, 3).chance < EPISODE_LEVEL
+        one = told["0"]
+        alone += of_groups(one[:3], np.arange(3), one[3:], np.arange(n - 3)).heard(EPISODE_LEVEL)
+    assert together > 90 > 70 > alone
+
+
+def test_a_bad_clean_group_is_odd_and_silences_nobody():
+    rng = np.random.default_rng(8)
+    told = {str(i): rng.normal(size=16) + 3.0 * (np.arange(16) < 4) for i in range(4)}
+    good = stand(told, 4)
+    assert good.chance < EPISODE_LEVEL
+    assert not len(good.odd)
+    for signal in told.values():
+        signal[2] = -2.0
+    found = stand(told, 4)
+    assert found.chance < EPISODE_LEVEL
+    assert found.odd.tolist() == [2]
+    assert not len(stand({k: v[1:] for k, v in told.items()}, 3).odd)  # one of three: no telling
+    told["silent"] = np.full(16, np.nan)
+    told["of some"] = np.where(np.arange(16) % 2, np.nan, told["0"])
+    assert stand(told, 4).odd.tolist() == [2]
+
+
+def test_without_two_sides_nobody_stands_out():
+    assert stand({"a": np.arange(4.0)}, 4).chance == 1.0
+    assert stand({"a": np.ones(8)}, 4).chance == 1.0
+    assert stand({"a": np.full(8, np.nan)}, 4).chance == 1.0
 
 
 def test_dealing_out_anew_is_the_mean_over_all_permutations():
@@ -115,7 +168,7 @@ def test_frequent_actions_are_no_knowledge():
     actions = np.where(rng.random(320) < 0.8, 0, actions)
     table = np.tile([5.0, 0.0, 0.0, 0.0], (320, 1))
     ground = of_steps(table, actions, trajectory, group)
-    assert not ground.heard(STEP_LEVEL)
+    assert not ground.heard_of_steps
 
 
 def test_where_nothing_is_said_nothing_is_heard():

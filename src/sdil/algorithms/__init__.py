@@ -25,7 +25,7 @@ from sdil.algorithms.weighing import InnerJudge, WeighingLearner
 from sdil.algorithms.weighted_bc import WeightedBC
 from sdil.errors import InputError
 from sdil.judges.deminf import DemInf, DemInfJudge
-from sdil.judges.evidence import EvidenceJudge
+from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.judge import Judge
 from sdil.judges.pu import PU, SkillJudge
 from sdil.judges.step_networks import NetworkJudge

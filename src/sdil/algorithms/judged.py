@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.judges.evidence import EvidenceJudge
+from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.judge import Judge
 from sdil.judging import FittedJudge
 from sdil.training import OnEpoch, State, below, nest, with_more

@@ -1,8 +1,8 @@
 """How well did this go? The second answer, of stretches and whole episodes.
 
 Good people do not differ at each step; they are quicker. So each signal is looked at over
-some dozens of steps around each step, and heard where it rates clean groups above
-noisy ones (`hearing.py`). The answer is the plain sum of those that are heard, each in its own
+some dozens of steps around each step, and heard where clean groups stand above noisy ones and it
+says so too (`hearing.py`). The answer is the plain sum of those that are heard, each in its own
 standard deviations, and is 0 where a stretch is as likely among clean ones as among noisy ones.
 
 The signal "pace" is told here: how often each action is taken and each feature changes, and by
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.judges.hearing import EPISODE_LEVEL, Ground, of_groups
+from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, of_groups, standing
 from sdil.judges.material import FOLDS, Material
 from sdil.spaces import Array
 from sdil.windows import Windows
@@ -62,12 +62,14 @@ class Pace(nn.Module):
         self.bias.fill_(float(found[-1]))
 
 
-def cross_fit_pace(material: Material, n_actions: int) -> tuple[Pace, Array]:
-    """Pace that has seen all, and what those say of each step that never saw its group. (N,)"""
+def cross_fit_pace(material: Material, n_actions: int, odd: Array) -> tuple[Pace, Array]:
+    """Pace that has seen all but the `odd` groups, and what those say of each step (N,) that never
+    saw its group."""
     rates = rates_of(material.windows, n_actions)
     at = stretches(material.windows.times.numpy())
     is_clean = np.arange(len(rates)) < material.n_clean
     learns = at & (np.arange(len(rates)) < material.n_train)
+    learns &= ~(is_clean & np.isin(material.group, odd))
     pace = Pace(rates.shape[1])
     pace.learn(rates[learns], is_clean[learns])
     told = pace(rates)
@@ -91,6 +93,8 @@ class Episodes(nn.Module):
     scale: Tensor
     line: Tensor
     """Slope and intercept: from the sum to log-odds of "clean". (2,)"""
+    chance: Tensor
+    """How often chance alone sets clean groups as far above noisy ones, by all signals. ()"""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -98,14 +102,20 @@ class Episodes(nn.Module):
         self.register_buffer("mean", torch.full((len(names),), torch.nan, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(len(names), dtype=torch.float64))
         self.register_buffer("line", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("chance", torch.ones((), dtype=torch.float64))
 
     @property
     def heard(self) -> list[str]:
         known = (~self.mean.isnan()).tolist()
         return [name for name, is_known in zip(self.names, known, strict=True) if is_known]
 
-    def learn(self, told: Mapping[str, Array], material: Material) -> dict[str, Ground]:
-        """`told` are the signals (N,) by networks that never saw a step's group."""
+    def learn(
+        self, told: Mapping[str, Array], material: Material
+    ) -> tuple[dict[str, Ground], Array]:
+        """How each signal fares, and the clean groups that look odd.
+
+        `told` are the signals (N,) by networks that never saw a step's group.
+        """
         from sklearn.linear_model import LogisticRegression
 
         clean, noisy = material.reference, material.noisy
@@ -115,7 +125,10 @@ class Episodes(nn.Module):
             )
             for name, signal in told.items()
         }
-        heard = [name for name in self.names if name in told and grounds[name].heard(EPISODE_LEVEL)]
+        stand = standing(told, clean, noisy, material.group)
+        self.chance.fill_(stand.chance)
+        out = stand.chance < EPISODE_LEVEL
+        heard = [n for n in self.names if out and n in told and grounds[n].heard(RATHER)]
         times = material.windows.times.numpy()
         at = stretches(times)
         around = {name: over_stretches(told[name], times) for name in heard}
@@ -132,7 +145,7 @@ class Episodes(nn.Module):
             slope, offset = max(float(model.coef_[0, 0]), 1e-3), float(model.intercept_[0])
             gentle = min(slope, _STEEPEST / max(float(np.std(total[noisy])), 1e-9))
             self.line[0], self.line[1] = gentle, offset * gentle / slope  # 0 stays where it is
-        return grounds
+        return grounds, stand.odd if heard else stand.odd[:0]
 
     def forward(self, told: Mapping[str, Array], times: Array) -> tuple[Array, dict[str, Array]]:
         """How well it goes around each step (N,), and the same by each signal alone."""

@@ -8,9 +8,7 @@ worth (`joining.py`, `episodes.py`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,19 +20,17 @@ from sdil.judges.doing import Doing
 from sdil.judges.efficiency import efficiency
 from sdil.judges.episodes import Episodes, Pace, rates_of
 from sdil.judges.expected import Expected
-from sdil.judges.hearing import EPISODE_LEVEL, STEP_LEVEL, Ground
 from sdil.judges.integrity import Integrity
 from sdil.judges.joining import N_BINS, worth
 from sdil.judges.likelihood import Clones
 from sdil.judges.progress import Progress
 from sdil.judges.value import Value
-from sdil.judging import FittedJudge, GoodShare, Signal
+from sdil.judging import GoodShare
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
-from sdil.spaces import Array, Spaces
+from sdil.spaces import Array
 from sdil.training import below
-from sdil.trajectories import Trajectories
 from sdil.windows import STEPS_AT_ONCE, Windows
 
 OUTCOMES = ("progress", "efficiency")
@@ -251,174 +247,6 @@ class Evidence(nn.Module):
             else:
                 told[name] = self.outcome(name, windows, index).numpy()
         return told
-
-
-class EvidenceJudge(FittedJudge):
-    """Judges by evidence that was gathered."""
-
-    kind = "evidence"
-
-    def __init__(
-        self,
-        spaces: Spaces,
-        evidence: Evidence,
-        inputs: Tensor,
-        *,
-        odd: Mapping[str, str] | None = None,
-        random_state: Tensor | None = None,
-        hyperparameters: dict[str, Any] | None = None,
-        seed: int = 0,
-    ) -> None:
-        """`inputs` are the entries of an observation that vary: the others are not looked at."""
-        self.spaces, self.name, self.seed = spaces, "evidence", seed
-        self.hyperparameters = hyperparameters or {}
-        self.random_state = random_state
-        self.evidence = evidence.requires_grad_(False)
-        self.odd = dict(odd or {})
-        self.good_share = evidence.share() if evidence.heard else None
-        self._inputs = inputs
-        self._double = Evidence.of_tensors(evidence.state_dict()).double().requires_grad_(False)
-
-    @property
-    def _asked(self) -> list[str]:
-        return str(self.hyperparameters.get("signals", "+".join(SIGNALS))).split("+")
-
-    @property
-    def signals(self) -> tuple[Signal, ...]:
-        found = []
-        strangers = [
-            name
-            for name, is_one in zip(STEP_SIGNALS, self.evidence.strangers.tolist(), strict=True)
-            if is_one
-        ]
-        for name, row in zip(STEP_SIGNALS, self.evidence.step_grounds.tolist(), strict=True):
-            if name == "doing" and name in self._asked:
-                found.append(_doing(self.evidence))
-            elif name in self._asked:
-                ground = Ground(*row)
-                found.append(_step_signal(name, ground, self.evidence.heard, strangers))
-        for name, row in zip(EPISODE_SIGNALS, self.evidence.episode_grounds.tolist(), strict=True):
-            if name in self._asked:
-                found.append(_episode_signal(name, Ground(*row)))
-        return tuple(found)
-
-    @cached_property
-    def unknown(self) -> Mapping[str, str]:  # type: ignore[override]  # elsewhere an attribute
-        silent = {}
-        if not self.evidence.heard:
-            silent["step"] = (
-                "which steps are good is unknown: no signal predicts the actions of clean groups "
-                "that it never saw better than the same actions dealt out anew; give more clean "
-                "demonstrations, or more groups of them"
-            )
-        if not self.evidence.episodes.heard:
-            silent["episode"] = (
-                "how well an episode went is unknown: no signal rates clean groups above noisy "
-                "ones beyond chance; the noisy set may be as good, or the clean groups too few"
-            )
-        return silent
-
-    def judge(self, packed: Trajectories) -> JudgedSteps:
-        return self._double.judge(
-            self._windows(packed), frozenset({"step", "episode", "integrity"})
-        )
-
-    def optimality(self, packed: Trajectories) -> Tensor:
-        steps = self.evidence.judge(self._windows(packed), frozenset({"step"}))
-        return torch.from_numpy(steps.optimality)
-
-    def likelihood(self, packed: Trajectories) -> Tensor | None:
-        if "likelihood" not in self._asked:
-            return None
-        windows = self._windows(packed)
-        index = torch.arange(len(windows))
-        return self.evidence.tell("likelihood", windows, index).exp().nan_to_num(0.0)
-
-    def advice(self) -> Callable[[Tensor], Tensor] | None:
-        return self._advice
-
-    @cached_property
-    def _advice(self) -> Callable[[Tensor], Tensor] | None:
-        if "value" not in self.evidence.heard:
-            return None
-        said = self.evidence.value.advice(lambda signal: self.evidence.worth("value", signal))
-        return lambda observations: said(observations[:, self._inputs])
-
-    def _windows(self, packed: Trajectories) -> Windows:
-        return Windows(packed, 0, self._inputs)
-
-    def tensors(self) -> dict[str, Tensor]:
-        state = {} if self.random_state is None else {"random_state": self.random_state}
-        odd = torch.tensor(list(json.dumps(self.odd).encode()), dtype=torch.uint8)
-        return {**self.evidence.state_dict(), "inputs": self._inputs, "odd": odd, **state}
-
-    def configuration(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def build(
-        cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
-    ) -> EvidenceJudge:
-        own = dict(tensors)
-        inputs, odd, state = own.pop("inputs"), own.pop("odd"), own.pop("random_state", None)
-        return cls(
-            spaces,
-            Evidence.of_tensors(own),
-            inputs,
-            odd=json.loads(bytes(odd.tolist())),
-            random_state=state,
-        )
-
-
-def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[str]) -> Signal:
-    if np.isnan(ground.figure):
-        return Signal(name, False, "it says nothing of these demonstrations")
-    told = (
-        f"it rates the actions of unseen clean groups above the same actions dealt out anew in "
-        f"{ground.figure:.0%} of {ground.groups:.0f}; by chance {_chance(ground)}"
-    )
-    if name in heard:
-        return Signal(name, True, told)
-    if name == "likelihood" and "consensus" in heard:
-        return Signal(name, True, f"{told}; heard as a part of consensus")
-    if name in strangers:
-        more = "it neither rates clean steps above noisy ones nor agrees with the others"
-        return Signal(name, False, f"{told}; but {more}")
-    if ground.heard(STEP_LEVEL):
-        more = (
-            "it does not predict them better than likelihood does"
-            if name == "consensus"
-            else "there is nothing heard that it could be held against"
-        )
-        return Signal(name, False, f"{told}; but {more}")
-    return Signal(name, False, f"{told}, where under {STEP_LEVEL:.0%} is needed")
-
-
-def _doing(evidence: Evidence) -> Signal:
-    """It is no matter of chance: there are actions that idle, or there are none."""
-    idle = torch.where(evidence.doing.idle)[0].tolist()
-    if not idle or "doing" not in evidence.heard:
-        return Signal("doing", False, "no action of the clean demonstrations idles")
-    told = (
-        f"clean demonstrators idle, by action {', '.join(map(str, idle))}: such steps stand apart"
-    )
-    return Signal("doing", True, f"{told}, and those that act and move nothing among the least")
-
-
-def _episode_signal(name: str, ground: Ground) -> Signal:
-    if np.isnan(ground.figure):
-        return Signal(name, False, "it says nothing of these demonstrations", "episode")
-    told = (
-        f"it rates {ground.groups:.0f} unseen clean groups above noisy ones with an AUROC of "
-        f"{ground.figure:.2f}; by chance {_chance(ground)}"
-    )
-    if ground.heard(EPISODE_LEVEL):
-        return Signal(name, True, told, "episode")
-    return Signal(name, False, f"{told}, where under {EPISODE_LEVEL:.0%} is needed", "episode")
-
-
-def _chance(ground: Ground) -> str:
-    return "under 0.1%" if ground.chance < 0.001 else f"{ground.chance:.1%}"
 
 
 def _score(log_odds: Array) -> Array:

@@ -2,8 +2,10 @@
 
 - The step output hears a signal that rates the actions of clean groups it never saw above the same
   actions dealt out anew within their trajectory: whoever cannot tell those knows nothing of steps.
-- The episode output hears a signal that rates clean groups it never saw above noisy ones. Good
-  people do not differ at each step; they are quicker, and that shows over a whole trial.
+- The episode output asks first, of all signals together, whether clean groups that they never saw
+  stand above noisy ones: one test, so that chance has one try. If they do, it hears each signal
+  that rather says so itself. Good people do not differ at each step; they are quicker, and that
+  shows over a whole trial.
 
 Thousands of steps of one person are one person: a test over steps hears chance.
 """
@@ -18,13 +20,26 @@ import numpy as np
 
 from sdil.spaces import Array
 
-STEP_LEVEL, EPISODE_LEVEL = 0.10, 0.05
-"""How often chance alone may be heard."""
+EPISODE_LEVEL = 0.05
+"""How often chance alone may be heard for episodes; for steps see `step_level`."""
+RATHER = 0.5
+"""Where clean groups stand out, signals are heard that do better than chance does at its median."""
 APART, AGREES = 0.6, 0.25
 """Areas and rank correlations from which on a signal of steps is taken to be about the same."""
 _MAY_HOLD_A_BAD_ONE = 4  # clean groups
+_LOW, _FAR_APART = 0.25, 0.8  # an odd one is among this share of noisy ones; the others' area
 _DEALT = 4_000  # times that groups are dealt out anew
 _RANKED = 5  # groups from which on ranks are tested: under it no order of them is rare enough
+_MANY = 8  # clean groups from which on a test has some power
+
+
+def step_level(groups: int) -> float:
+    """How often chance alone may be heard for steps.
+
+    Of few groups hardly any order is rare, and a signal that is refused wrongly costs more there
+    than one that is heard wrongly: what it is worth is weighed anyway.
+    """
+    return 0.10 if groups >= _MANY else 0.25
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,10 @@ class Ground:
 
     def heard(self, level: float) -> bool:
         return self.chance < level
+
+    @property
+    def heard_of_steps(self) -> bool:
+        return self.heard(step_level(self.groups))
 
 
 NOTHING = Ground(np.nan, 1.0, 0)
@@ -114,16 +133,62 @@ def of_groups(clean: Array, clean_group: Array, noisy: Array, noisy_group: Array
     if not len(a) or not len(b) or np.ptp(np.concatenate([a, b])) == 0:
         return NOTHING
     ranks = rankdata(np.concatenate([a, b]))
-    n, without = len(a), 0 if len(a) < _MAY_HOLD_A_BAD_ONE else -(-len(a) // 10)
+    return Ground(
+        separation(ranks[: len(a)], ranks[len(a) :]), _chance_of_sum(ranks, len(a)), len(a)
+    )
 
-    def rank_sums(of_clean: Array) -> Array:
-        return np.sort(of_clean, -1)[..., without:].sum(-1)
 
-    found = rank_sums(ranks[:n])
-    anew = rank_sums(ranks[_dealt_anew(len(ranks), n)])
-    chance = (1 + int((anew >= found).sum())) / (1 + _DEALT)
-    area = (ranks[:n].mean() - (n + 1) / 2) / len(b)
-    return Ground(float(area), float(chance), n)
+@dataclass(frozen=True)
+class Standing:
+    """Where groups stand by several signals together."""
+
+    chance: float
+    """How often chance alone sets as many groups as far above the others."""
+    odd: Array
+    """The numbers of clean groups that stand among the lowest noisy ones while the other clean ones
+    stand far above: at most a tenth of them, from four on one."""
+
+
+def standing(told: Mapping[str, Array], clean: Array, noisy: Array, group: Array) -> Standing:
+    """By the sum of the signals' normal scores, on the same terms as `of_groups`.
+
+    `told` are signals of all steps and `group` their groups, `clean` and `noisy` the steps to look
+    at; a signal that says nothing of a group puts it in the middle.
+    """
+    from scipy.stats import norm, rankdata
+
+    who, n = np.unique(group[clean]), len(np.unique(group[clean]))
+    sides = [(steps, np.unique(group[steps], return_inverse=True)[1]) for steps in (clean, noisy)]
+    total = np.zeros(sum(int(place.max(initial=-1)) + 1 for _, place in sides))
+    for signal in told.values():
+        means = np.concatenate([_means(signal[steps], place) for steps, place in sides])
+        known = ~np.isnan(means)
+        scores = norm.ppf(rankdata(means[known]) / (known.sum() + 1))
+        if known.any() and np.ptp(scores) > 0:
+            total[known] += scores / scores.std()
+    if not n or n == len(total) or np.ptp(total) == 0:
+        return Standing(1.0, who[:0])
+    lowest = np.argsort(total[:n])[: _spared(n)]
+    others = np.delete(total[:n], lowest)
+    low = lowest[total[lowest] < np.quantile(total[n:], _LOW)]
+    far = separation(others, total[n:]) >= _FAR_APART
+    return Standing(_chance_of_sum(total, n), who[low] if far else who[:0])
+
+
+def _spared(n_clean: int) -> int:
+    """How many of the clean groups may be bad ones."""
+    return 0 if n_clean < _MAY_HOLD_A_BAD_ONE else -(-n_clean // 10)
+
+
+def _chance_of_sum(values: Array, n_clean: int) -> float:
+    """How often groups that are dealt out anew have as large a sum as the first `n_clean`."""
+    spared = _spared(n_clean)
+
+    def sums(of_clean: Array) -> Array:
+        return np.sort(of_clean, -1)[..., spared:].sum(-1)
+
+    anew = sums(values[_dealt_anew(len(values), n_clean)])
+    return float((1 + int((anew >= sums(values[:n_clean]) - 1e-9).sum())) / (1 + _DEALT))
 
 
 @lru_cache(maxsize=4)
@@ -134,11 +199,18 @@ def _dealt_anew(groups: int, clean: int) -> Array:
 
 
 def _by_group(values: Array, group: Array) -> Array:
+    """The mean of each group of which anything is known."""
+    means = _means(values, np.unique(group, return_inverse=True)[1])
+    return means[~np.isnan(means)]
+
+
+def _means(values: Array, place: Array) -> Array:
+    """The mean of each place; NaN where nothing is known."""
     known = ~np.isnan(values)
-    if not known.any():
-        return np.zeros(0)
-    _, place = np.unique(group[known], return_inverse=True)
-    return np.bincount(place, values[known]) / np.bincount(place)
+    n = int(place.max(initial=-1)) + 1
+    counts = np.bincount(place[known], minlength=n)
+    sums = np.bincount(place[known], values[known], minlength=n)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _chance(gains: Array) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import gymnasium as gym
 
 from sdil.demonstrations import Demonstrations
-from sdil.judges.evidence import EvidenceJudge
+from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.gathering import Gathering
 from sdil.judges.material import Material
 from sdil.judging import check_judge

@@ -1,0 +1,171 @@
+"""What to learn from: is the recommendation of `did_it_help` right on clean groups nobody saw?
+
+    python benchmarks/recommending.py                  # our tasks: the table of docs/curate.md
+    python benchmarks/recommending.py --kitchens ../shared/data/overcooked-human --settings
+
+Behaviour cloning from the clean set, with all noisy steps, with curated ones and with weighed ones;
+one of them is recommended, by the clean demonstrations that are given. Then all are measured on
+clean demonstrations that are given to nobody: of the kitchens the fourth of the best four trials,
+of our tasks 100 more. The regret is the recommended one's NLL there minus that of the best.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+import sdil
+from common.report import Target, begin, finish, markdown, measure_all
+from human_play import KITCHENS, cut
+from judging import collect
+from sdil.curation import By, Curated
+from sdil.evaluation.cross_fitting import Folds, cross_fit
+
+SETTINGS = (
+    "fourrooms:10",
+    "fourrooms:30",
+    "detours:10",
+    "doorkey-6x6:30",
+    "sepsis:100",
+    "all-good:30",
+    "all-bad:30",
+)
+ROWS = ("clean", "all", "curated", "weighted")
+WITHIN = 0.01
+
+
+def of_kitchen(data: str, kitchen: str, seed: int) -> tuple[sdil.Demonstrations, Any]:
+    """Demonstrations, and the trial that is held out."""
+    sys.path.insert(0, data)
+    measure: Any = import_module("measure")
+    clean, held_out, noisy = measure.split(measure.load(Path(data) / kitchen), seed)
+    demos = sdil.Demonstrations(clean=cut(clean, measure), noisy=cut(noisy, measure))
+    return demos, cut(held_out, measure)
+
+
+def run_cell(data: str, setting: str, noisy: int, seed: int, by: By) -> dict[str, Any]:
+    """One seed: what is recommended, and the NLL of every row on what nobody saw."""
+    import torch
+
+    torch.set_num_threads(1)
+    if setting in KITCHENS:
+        demos, unseen = of_kitchen(data, setting, seed)
+    else:
+        demos, _ = collect(setting, noisy, seed)
+        unseen = list(collect(f"{setting.rsplit(':', 1)[0]}:100", 1, 50_000 + seed)[0].clean)
+    judge = sdil.Judge().fit(demos, seed=seed)
+    scores = judge.score(demos.noisy)
+    known: dict[str, Any] = {"unknown": judge.unknown, "good_share": judge.good_share}
+    cell: dict[str, Any] = {"setting": setting, "seed": seed, "by": by}
+    try:
+        curated = sdil.curate(demos, scores, by=by, keep_above=0.0, **known)
+    except sdil.InputError as refused:
+        return cell | {"recommended": None, "why": str(refused), "regret": None}
+    helped = sdil.did_it_help(demos, curated, seed=seed)
+    cell |= {"recommended": helped.recommended, "verdict": helped.verdict}
+    cell["nll"] = unseen_nll(demos, unseen, curated, {row.name for row in helped.rows}, seed)
+    cell["regret"] = cell["nll"][helped.recommended] - min(cell["nll"].values())
+    return cell
+
+
+def unseen_nll(
+    demos: sdil.Demonstrations, unseen: list[Any], curated: Curated, names: set[str], seed: int
+) -> dict[str, float]:
+    """The same cloning as `did_it_help` does, from all clean groups, measured on the unseen ones.
+
+    They are a fold of their own: its clones learn from every clean group, for as many updates as
+    are best in the other folds.
+    """
+    kept = np.concatenate(curated.kept)
+    weights: dict[str, Any] = {
+        "clean": np.zeros(len(kept)),
+        "all": np.ones(len(kept)),
+        "curated": kept.astype(float),
+        "weighted": None if curated.weighing is None else np.concatenate(curated.weighing),
+    }
+    rows = [name for name in ROWS if name in names]
+    more = [sdil.Trajectory(t.observations, t.actions, None, t.terminated) for t in unseen]
+    every = sdil.Demonstrations(
+        clean=[*demos.clean, *more], noisy=list(demos.noisy), spaces=demos.spaces
+    )
+    folds = Folds.deal(demos, seed=seed)
+    n, lengths = folds.n_groups, [len(t) for t in more]
+    with_unseen = Folds(
+        of_group=np.append(folds.of_group + 1, np.zeros(len(more), np.int64)),
+        group_of_step=np.append(folds.group_of_step, np.repeat(n + np.arange(len(more)), lengths)),
+        noisy=np.concatenate([np.ones_like(folds.noisy[:1]), folds.noisy]),
+    )
+    found = cross_fit(every, with_unseen, np.stack([weights[r] for r in rows]), seed=seed)
+    by_steps = found.nll[:, n:] @ np.array(lengths) / sum(lengths)
+    return {name: float(value) for name, value in zip(rows, by_steps, strict=True)}
+
+
+def main(
+    settings: tuple[str, ...] = SETTINGS,
+    kitchens: Path | None = None,
+    seeds: tuple[int, ...] = (0, 1, 2, 3),
+    by: tuple[By, ...] = ("segment", "episode"),
+    noisy: int = 600,
+    workers: int = 2,
+    json: Path | None = None,
+) -> None:
+    """Measure, and print a Markdown table.
+
+    Args:
+        settings: Tasks, and how many clean demonstrations, all told.
+        kitchens: Folder of people's play, with measure.py.
+        seeds: Of kitchens: the choice of the held-out trial.
+        by: What is kept or dropped whole.
+        noisy: Noisy episodes of our tasks.
+        workers: Processes.
+        json: Save everything to this file.
+    """
+    data = "" if kitchens is None else str(kitchens.resolve())
+    if data and not (Path(data) / "measure.py").is_file():
+        sys.exit(f"{data} has no measure.py; the play of people is not ours to bundle")
+    every = (*(KITCHENS if data else ()), *settings)
+    about = begin(settings=list(every), seeds=list(seeds), by=list(by))
+    jobs = [(data, setting, noisy, seed, way) for setting in every for way in by for seed in seeds]
+    cells = measure_all(run_cell, jobs, workers)
+    lines = []
+    for setting in every:
+        for way in by:
+            mine = [c for c in cells if c["setting"] == setting and c["by"] == way]
+            lines.append(line(setting, way, mine))
+    columns = ("setting", "by", *ROWS, "recommended", "mean regret", "largest", "within 0.01")
+    print(markdown(columns, lines))
+    regrets = [c["regret"] for c in cells if c["regret"] is not None]
+    share = float(np.mean([r <= WITHIN for r in regrets])) if regrets else 0.0
+    finish(about, cells, [Target("recommended within 0.01 of the best", share, 1.0)], json)
+
+
+def line(setting: str, way: str, mine: list[dict[str, Any]]) -> list[str]:
+    """A row of the table: means over the seeds."""
+    told = [c for c in mine if c["recommended"] is not None]
+
+    def mean(row: str) -> str:
+        values = [c["nll"][row] for c in told if row in c["nll"]]
+        return f"{np.mean(values):.3f}" if values else ""
+
+    if not told:
+        return [setting, way, *("" for _ in ROWS), "refused", "", "", ""]
+    chosen = [c["recommended"] for c in told]
+    regrets = [c["regret"] for c in told]
+    return [
+        setting,
+        way,
+        *(mean(row) for row in ROWS),
+        ", ".join(f"{name} {chosen.count(name)}" for name in dict.fromkeys(chosen)),
+        f"{np.mean(regrets):.3f}",
+        f"{max(regrets):.3f}",
+        f"{sum(r <= WITHIN for r in regrets)} of {len(regrets)}",
+    ]
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

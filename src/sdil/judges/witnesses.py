@@ -1,0 +1,269 @@
+"""Those who tell our judge's signals: networks that learn from all groups but those of a fold, so
+that somebody judges each step who never saw its group, and some that learn from all.
+
+What they say decides nothing yet: who is heard, and what it is worth, is found in `gathering.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+
+from sdil.judges.distance import coarse, learn_distance
+from sdil.judges.doing import Doing
+from sdil.judges.episodes import Episodes, Pace
+from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, Evidence
+from sdil.judges.expected import Expected, learn_expected
+from sdil.judges.integrity import Integrity, learn_integrity
+from sdil.judges.likelihood import Clones, learn_clones
+from sdil.judges.material import Material, Pools
+from sdil.judges.progress import Progress
+from sdil.judges.value import RecordedGraph, Value
+from sdil.networks.encoders import Standardise
+from sdil.networks.ensemble import MEMBERS, Ensemble
+from sdil.spaces import Array
+from sdil.training import OptimiserFields, Stages
+
+_MEASURING = 2  # networks of those that measure distances and expect outcomes
+
+
+class GatheringFields(OptimiserFields, Protocol):
+    """What `Judge` has among its fields."""
+
+    @property
+    def signals(self) -> str: ...
+    @property
+    def good_share(self) -> float | Literal["auto"]: ...
+    @property
+    def clone_updates(self) -> int: ...
+    @property
+    def distance_updates(self) -> int: ...
+    @property
+    def outcome_updates(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+
+
+class Witnesses:
+    """Evidence in the making: of each fold one that never saw it, and one that has seen all."""
+
+    def __init__(
+        self,
+        fields: GatheringFields,
+        material: Material,
+        n_actions: int,
+        stages: Stages,
+        generator: torch.Generator,
+        seed: int,
+    ) -> None:
+        self.fields, self.material, self.n_actions = fields, material, n_actions
+        self.stages, self.generator, self.seed = stages, generator, seed
+        self.asked = tuple(fields.signals.split("+"))
+        windows = material.windows
+        self.n_folds = material.n_folds
+        self.actions = windows.actions_at(torch.arange(len(windows))).long().numpy()
+        n_inputs = len(material.inputs)
+        self.standardise = Standardise(n_inputs)
+        self.standardise.fit(windows)
+        self.doing = Doing(n_inputs, n_actions)
+        if "doing" in self.asked:
+            self.doing.learn(windows, material.n_clean)
+        self.acts = ~self.doing.idle.numpy()[self.actions]  # (N,)
+        folds, hidden = self.n_folds, fields.hidden
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+            self.clones, self.consensus = (
+                Ensemble(folds + MEMBERS, n_inputs, hidden, n_actions) for _ in range(2)
+            )
+            self.distance = Ensemble(coarse(folds) + _MEASURING, 2 * n_inputs, hidden, 2)
+            outputs = len(OUTCOMES) * n_actions
+            self.expected = Expected(
+                Ensemble(folds + _MEASURING, n_inputs, hidden, outputs), len(OUTCOMES)
+            )
+            self.integrity = Integrity(Ensemble(1, 2 * n_inputs, hidden, n_actions))
+        self._learn_to_clone_and_measure()
+        self.views = [self._view(k) for k in [*range(self.n_folds), None]]
+        """Of each fold, then the final one."""
+
+    @property
+    def final(self) -> Evidence:
+        return self.views[-1]
+
+    def _learn_to_clone_and_measure(self) -> None:
+        if {"likelihood", "consensus"} & set(self.asked):
+            self._clone("clone clean", self.clones, (self.material.learners(self._clean, MEMBERS),))
+        if {"progress", "efficiency"} & set(self.asked):
+            learn_distance(
+                self.distance,
+                self.material,
+                self.standardise,
+                _MEASURING,
+                self.stages,
+                self.generator,
+                batch_size=self.fields.batch_size,
+                updates=self.fields.distance_updates,
+            )
+
+    def _view(self, fold: int | None) -> Evidence:
+        """Evidence that never saw a fold, or that has seen all."""
+        clones = [fold] if fold is not None else list(range(self.n_folds, self.n_folds + MEMBERS))
+        measuring = clones if fold is not None else clones[:_MEASURING]
+        count = coarse(self.n_folds)
+        distances = [fold % count] if fold is not None else [count + i for i in range(_MEASURING)]
+        n_rates = self.n_actions + len(self.material.inputs)
+        idle = self.doing.idle
+        ends = Progress.towards(self.material, self.standardise, fold, self.seed)
+        return Evidence(
+            self.standardise,
+            self.doing,
+            Clones(self.clones.only(clones), idle),
+            Clones(self.consensus.only(clones), idle),
+            self.distance.only(distances),
+            ends,
+            Value(torch.zeros(0, len(self.material.inputs)), torch.zeros(0, self.n_actions)),
+            self.expected.only(measuring),
+            Integrity(self.integrity.networks.only([0])),  # learned last, by the final one alone
+            Pace(n_rates),
+            Episodes(EPISODE_SIGNALS),
+        ).requires_grad_(False)
+
+    def _clone(self, phase: str, networks: Ensemble, pools: tuple[Pools, ...]) -> None:
+        learn_clones(
+            phase,
+            networks,
+            self.material.windows,
+            self.standardise,
+            pools,
+            self.stages,
+            self.generator,
+            batch_size=self.fields.batch_size,
+            updates=self.fields.clone_updates,
+        )
+
+    def cross_fitted(self, tell: str, name: str) -> Array:
+        """What those say of each step who never saw its group: `tell` of a signal, or its
+        `outcome`. (N,)"""
+        windows = self.material.windows
+        if not self.n_folds:
+            index = torch.arange(len(windows))
+            return np.asarray(getattr(self.final, tell)(name, windows, index).numpy())
+        found = np.full(len(windows), np.nan)
+        for k, view in enumerate(self.views[:-1]):
+            index = self.material.of_fold(k)
+            found[index.numpy()] = getattr(view, tell)(name, windows, index).numpy()
+        return found
+
+    def reference_table(self, name: str) -> Array:
+        """What they say of every action at clean reference steps. (R, A)"""
+        reference, windows = self.material.reference, self.material.windows
+        table = np.zeros((len(reference), self.n_actions))
+        for k, view in enumerate(self.views[:-1] if self.n_folds else self.views):
+            mine = self.material.fold[reference] == k if self.n_folds else slice(None)
+            index = torch.from_numpy(reference[mine])
+            table[mine] = view.table(name, windows, index).numpy()
+        return table
+
+    def expect_outcomes(self) -> tuple[dict[str, Array], set[str]]:
+        """What came of each step (N,) by those that never saw its group, and of which signals it is
+        now known what is to be expected."""
+        windows, material = self.material.windows, self.material
+        chosen = [name for name in OUTCOMES if name in self.asked]
+        unknown = np.full(len(windows), np.nan)
+        found = {n: self.cross_fitted("outcome", n) if n in chosen else unknown for n in OUTCOMES}
+        final = {
+            n: self.final.outcome(n, windows, torch.arange(len(windows))).numpy()
+            if n in chosen
+            else unknown
+            for n in OUTCOMES
+        }
+        each = np.stack([found[n] for n in OUTCOMES], 1)  # (N, S)
+        expects: set[str] = set()
+        known = ~np.isnan(each[: material.n_train]).all(1) & self.acts[: material.n_train]
+        folds = material.fold[: material.n_train][known]
+        if known.any() and all((folds != k).any() for k in range(self.n_folds)):
+            of_all = np.stack([final[n] for n in OUTCOMES], 1)
+            learn_expected(
+                self.expected,
+                torch.from_numpy(np.stack([each] * self.n_folds + [of_all] * _MEASURING)),
+                windows,
+                self.standardise,
+                self.material.learners(np.flatnonzero(known), _MEASURING),
+                self.stages,
+                self.generator,
+                batch_size=max(1, self.fields.batch_size // 2),
+                updates=self.fields.outcome_updates,
+            )
+            expects = {n for n in chosen if not np.isnan(found[n][: material.n_train]).all()}
+            for k, view in enumerate(self.views):
+                last = list(range(self.n_folds, self.n_folds + _MEASURING))
+                view.expected = self.expected.only([k] if k < self.n_folds else last)
+        return {n: found[n] for n in chosen}, expects
+
+    def plan(self, *, by_distance: bool) -> bool:
+        """The value of actions in the graph of recorded states, and past it by the distance that
+        was learned; False where there is none."""
+        material, windows = self.material, self.material.windows
+        ended = windows.ended.numpy() & windows.has_next.numpy()
+        ends = np.flatnonzero(ended[: material.n_clean])
+        if not len(ends):
+            return False
+        graph = RecordedGraph.of(windows, material.n_train, self.n_actions)
+        several = graph.several
+        if not len(several):
+            return False
+        for k, view in enumerate(self.views):
+            mine = ends if k == self.n_folds else ends[material.fold[ends] != k]
+            if not len(mine):
+                continue
+            to_go = view.to_go if by_distance else None
+            advantage = graph.advantage(graph.numbers_after(windows, mine), to_go, material.unit)
+            found = torch.from_numpy(advantage[several]).float()
+            view.value = Value(graph.states[several], found)
+        return True
+
+    @property
+    def _clean(self) -> Array:
+        """Clean steps to clone: those that act, or all where a fold would be left with none."""
+        acting = np.flatnonzero(self.acts[: self.material.n_clean])
+        folds = self.material.fold[acting]
+        enough = len(acting) and all((folds != k).any() for k in range(self.n_folds))
+        return acting if enough else np.arange(self.material.n_clean)
+
+    def clone_both(self, weights: Array) -> bool:
+        """Clones of both sets, noisy steps as often as `weights` (N,) say; False: too few act."""
+        material = self.material
+        noisy = np.flatnonzero(self.acts[: material.n_train])
+        noisy = noisy[noisy >= material.n_clean]
+        folds = material.fold[noisy]
+        if not len(noisy) or not all((folds != k).any() for k in range(self.n_folds)):
+            return False
+        drawn = torch.from_numpy(np.where(self.acts, weights, 0.0))
+        pools = (
+            material.learners(self._clean, MEMBERS),
+            material.learners(noisy, MEMBERS, drawn),
+        )
+        self._clone("clone both", self.consensus, pools)
+        for k, view in enumerate(self.views):
+            last = list(range(self.n_folds, self.n_folds + MEMBERS))
+            some = [k] if k < self.n_folds else last
+            view.consensus = Clones(self.consensus.only(some), self.doing.idle)
+        return True
+
+    def check_integrity(self) -> None:
+        """Whether states follow from actions, by a network of the final evidence alone."""
+        windows = self.material.windows
+        known = np.flatnonzero(windows.has_next.numpy()[: self.material.n_train])
+        if len(known):
+            learn_integrity(
+                self.integrity,
+                windows,
+                self.standardise,
+                Pools([torch.from_numpy(known)]),
+                self.stages,
+                self.generator,
+                batch_size=max(1, self.fields.batch_size // 2),
+                updates=self.fields.outcome_updates,
+            )
+        self.final.integrity = self.integrity
