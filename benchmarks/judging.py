@@ -60,35 +60,11 @@ def collect(setting: str, noisy: int, seed: int) -> tuple[sdil.Demonstrations, A
             sdil.Demonstrations(clean=every[:clean], noisy=every[clean:], spaces=demos.spaces),
             np.concatenate(truth.clean_good[clean:]),
         )
-    if name == "all-bad":
-        return all_bad(clean, noisy, seed)
-    task, noise = ("fourrooms", "segments") if name == "detours" else (name, "paper")
+    noises = {"detours": "segments", "all-bad": "worst"}
+    task, noise = ("fourrooms", noises[name]) if name in noises else (name, "paper")
     options: dict[str, Any] = {"clean": clean, "noisy": noisy, "seed": seed, "noise": noise}
     demos, truth = sdil.get_task(task).collect(**options)
     return demos, np.concatenate(truth.noisy_good)
-
-
-def all_bad(clean: int, noisy: int, seed: int) -> tuple[sdil.Demonstrations, Any]:
-    """As many noisy steps as the paper's, each of which leads farthest from the goal."""
-    task: Any = sdil.get_task("fourrooms")
-    demos, _ = task.collect(clean=clean, noisy=noisy, seed=seed)
-    rng = np.random.default_rng([seed, 9])
-    found, good = [], []
-    for number, length in enumerate(demos.noisy.lengths):
-        start = int(rng.integers(2**31))
-        table = task.table_of_seed(start)
-        states, actions = [table.start_state(start)], []
-        for _ in range(int(length)):
-            at = states[-1]
-            after = np.where(table.end[at], -1.0, table.distance_to_goal[table.next_state[at]])
-            far = [a for a in task.actions if after[a] == after[list(task.actions)].max()]
-            actions.append(int(rng.choice(far)))
-            states.append(int(table.next_state[at, actions[-1]]))
-        seen = table.observe(np.array(states))
-        found.append(sdil.Trajectory(seen, np.array(actions), terminated=False, id=f"bad-{number}"))
-        good.append(table.good[states[:-1], actions])
-    worse = sdil.Demonstrations(clean=list(demos.clean), noisy=found, spaces=demos.spaces)
-    return worse, np.concatenate(good)
 
 
 def run_cell(setting: str, noisy: int, seed: int, valid: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from common.report import Target, begin, finish, markdown, measure_all
 from human_play import KITCHENS, cut
 from judging import collect
 from sdil.curation import By, Curated
-from sdil.evaluation.cross_fitting import Folds, cross_fit
+from sdil.networks.cross_fitting import Folds, cross_fit
 
 SETTINGS = (
     "fourrooms:10",

@@ -31,7 +31,7 @@ def quick_judge():
 def quick_check():
     """Whether curating helped is told after dozens of updates, not a thousand."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sdil.evaluation.cross_fitting.LOOKS", (10, 20))
+        patch.setattr("sdil.networks.cross_fitting.LOOKS", (10, 20))
         yield
 
 

@@ -150,7 +150,7 @@ def _why_circles(train: Demonstrations, memory: int) -> str | None:
     """Why avoiding circles is not called for; None where demonstrations come back to states and
     clean ones do not repeat there."""
     windows = Windows(train.all, 0)
-    states = DistinctStates(windows.observations[windows.rows].numpy() + 0.0)  # -0.0 is 0.0
+    states = DistinctStates(windows.observations[windows.rows].numpy())
     state, action = states.of_rows, windows.actions[windows.steps]
     back, again = torch.zeros(2, len(windows), dtype=torch.bool)
     for far in range(1, min(memory, len(windows) - 1) + 1):
@@ -160,6 +160,8 @@ def _why_circles(train: Demonstrations, memory: int) -> str | None:
     if not back.any():
         return "no state comes again in its demonstrations"
     n_clean = train.clean.n_steps
+    if not back[:n_clean].any():
+        return "only noisy demonstrations come back to a state"
     if again[:n_clean].sum() > back[:n_clean].sum() / 2:
         return "clean demonstrations that come back to a state repeat what they did there"
     return None

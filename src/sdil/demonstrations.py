@@ -61,6 +61,11 @@ class Demonstrations:
         object.__setattr__(self, "spaces", spaces)
 
     @property
+    def n_clean_groups(self) -> int:
+        """Clean groups; an episode without one stands alone."""
+        return len({i if g is None else g for i, g in enumerate(self.clean.groups)})
+
+    @property
     def all(self) -> Trajectories:
         """Clean and noisy as one set, clean first."""
         if not len(self.noisy):
@@ -160,7 +165,7 @@ def hold_out(
             raise InputError("validation and training demonstrations have different spaces")
         return demos, valid.clean
     groups = demos.clean.groups
-    if len({i if g is None else g for i, g in enumerate(groups)}) == 1:
+    if demos.n_clean_groups == 1:
         warnings.warn(
             "one clean trajectory (or group) serves for training and for validation; "
             "early stopping cannot see overfitting. Give more, or pass `valid`.",
@@ -168,6 +173,25 @@ def hold_out(
         )
         return demos, demos.clean
     train, held = split_groups(groups, (4.0, 1.0), seed=seed)
+    return _leave_out(demos, train, held)
+
+
+def leave_folds_out(
+    demos: Demonstrations, *, folds: int, of: int, seed: int
+) -> list[tuple[Demonstrations, Trajectories]]:
+    """Deal the clean groups into `of` folds, or as many as there are, and leave out each of the
+    first `folds` in turn, as `hold_out` does."""
+    groups = demos.clean.groups
+    parts = split_groups(groups, (1.0,) * min(of, demos.n_clean_groups), seed=seed)
+    every = np.arange(len(groups))
+    return [_leave_out(demos, np.setdiff1d(every, part), part) for part in parts[:folds]]
+
+
+def _leave_out(
+    demos: Demonstrations, train: Array, held: Array
+) -> tuple[Demonstrations, Trajectories]:
+    """Without these clean episodes, and noisy ones of their groups."""
+    groups = demos.clean.groups
     held_out = {groups[i] for i in held} - {None}
     noisy = [i for i, group in enumerate(demos.noisy.groups) if group not in held_out]
     kept = Demonstrations(demos.clean.subset(train), demos.noisy.subset(noisy), demos.spaces)

@@ -24,7 +24,7 @@ from sdil.files import refuse_missing
 from sdil.limits import check_fields
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import JudgedSteps, StepScores
-from sdil.spaces import Spaces, require_vectors_and_discrete_actions
+from sdil.spaces import Array, Spaces, require_vectors_and_discrete_actions
 from sdil.training import OnEpoch, State, check_seed
 from sdil.trajectories import Trajectories, Trajectory
 
@@ -63,6 +63,19 @@ class GoodShare:
         return math.log(point / (1 - point)), math.log(low / (1 - low)), math.log(high / (1 - high))
 
 
+@dataclass(frozen=True, eq=False)
+class CrossJudged:
+    """What those make of the noisy steps who never saw some of the clean groups: what is learned by
+    it can be tried on these groups fairly."""
+
+    good: Array
+    """How probably each noisy step is good, by those that never saw a fold. (K, noisy steps)"""
+    fold: Array
+    """The fold of each clean episode. (clean episodes,)"""
+    fingerprint: str
+    """Of the demonstrations."""
+
+
 class JudgesSteps(Protocol):
     """Anything that judges: a fitted judge, or a policy that has one."""
 
@@ -89,6 +102,8 @@ class FittedJudge(Saved):
     """How many noisy steps are good, by those that estimate it."""
     odd: Mapping[str, str] = MappingProxyType({})
     """Clean groups (or episodes) that look odd among the clean ones, and why."""
+    cross_judged: CrossJudged | None = None
+    """Of those that have it: the noisy steps of its own demonstrations, by folds of the clean."""
 
     @property
     @abstractmethod

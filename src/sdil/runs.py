@@ -17,7 +17,6 @@ import platform
 import shlex
 import shutil
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -33,7 +32,7 @@ from sdil.algorithms import load_judge
 from sdil.algorithms.learner import Learner
 from sdil.arguments import FORMAT_VERSION, Arguments, arguments_of, is_finished, read_run
 from sdil.checkpoints import Listener, checkpoints, kept_of_each_phase, last_checkpoint
-from sdil.demonstrations import Demonstrations, hold_out
+from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import (
     refuse_existing,
@@ -336,9 +335,4 @@ def _good_steps(work: _Work) -> Array | None:
     truth, demos = load_truth(work.arguments.data), work.demos
     if truth is None or not len(demos.noisy):
         return None
-    with warnings.catch_warnings():  # the learner itself will say what there is to say
-        warnings.simplefilter("ignore")
-        train, _ = hold_out(demos, work.valid, seed=work.arguments.seed)
-    known = dict(zip(demos.noisy.ids, truth.noisy_good, strict=True))
-    parts = [known[name] for name in train.noisy.ids]
-    return np.concatenate(parts) if parts else None
+    return np.concatenate(truth.noisy_good)

@@ -47,6 +47,8 @@ class Epoch:
     """What is thought of each noisy training step by now, where there is an estimate. (N,)"""
     bad: Tensor | None = None
     """The noisy training steps that are taken for bad, by number, where any are asked for."""
+    updates: int = 0
+    """Updates of this phase that are done, where a phase is trained to convergence."""
 
 
 OnEpoch = Callable[[Epoch], None]
@@ -96,6 +98,35 @@ def mean_nll(logits: Callable[[Window], Tensor], windows: Windows) -> Tensor:
             actions = windows.actions_at(index)
             total += F.cross_entropy(logits(windows.at(index)), actions, reduction="sum")
     return total / len(windows)
+
+
+TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+"""By which the logits of a network are divided that is too sure of itself; it acts the same."""
+
+
+def best_temperature(logits: Callable[[Window], Tensor], held_out: Windows) -> float:
+    """That of `TEMPERATURES` by which these steps are predicted best."""
+
+    def nll(temperature: float) -> float:
+        return float(mean_nll(lambda window: logits(window) / temperature, held_out))
+
+    return min(TEMPERATURES, key=nll)
+
+
+def worse_than_usual(logits: Callable[[Window], Tensor], clean: Windows, held_out: Windows) -> bool:
+    """Whether clean actions that were held out are told better by how often clean steps take each
+    action: by likelihood, and surely by naming the commonest."""
+    seen, asked = (w.actions_at(torch.arange(len(w))).long() for w in (clean, held_out))
+    n_actions = int(torch.cat([seen, asked]).max()) + 1
+    shares = (seen.bincount(minlength=n_actions) + 1.0) / (len(seen) + n_actions)
+    right = 0
+    with torch.no_grad():
+        for index in held_out.parts():
+            right += int((logits(held_out.at(index)).argmax(1) == asked[index]).sum())
+    usual_nll = -shares.log()[asked].mean()
+    usual_right = int((asked == shares.argmax()).sum())
+    luck = math.sqrt(right * (1 - right / len(asked)))  # standard error of a count
+    return right + luck < usual_right and bool(mean_nll(logits, held_out) > usual_nll)
 
 
 class Optimisation:
@@ -167,9 +198,10 @@ class Convergence:
     """Trains modules on one loss until clean validation stops improving, then keeps the best.
 
     Weights of less than `min_updates` are never kept: the likelihood is often best after a few
-    dozen updates, when a network is unsure of everything, and such a network acts badly. Without a
-    `valid_loss` it trains for `max_updates` and keeps the last. An epoch is one pass over the data,
-    or several where a pass is under 20 updates.
+    dozen updates, when a network is unsure of everything, and such a network acts badly. They are
+    where later ones predict worse than whoever always names the commonest action. Without a
+    `valid_loss` it trains for `max_updates` and keeps the last. An epoch is one pass over the
+    data, or several where a pass is under 20 updates.
     """
 
     def __init__(
@@ -183,10 +215,14 @@ class Convergence:
         batch_size: int,
         budget: Budget,
         watched: str = "valid_nll",
+        hopeless: Callable[[], bool] | None = None,
+        first_counts: bool = False,
     ) -> None:
         """`loss` maps sample numbers (B,) to named terms; their sum is what is descended.
 
-        `watched` is what reports call `valid_loss`, whose lowest value decides.
+        `watched` is what reports call `valid_loss`, whose lowest value decides. `hopeless` says of
+        the weights of now whether earlier ones are to be preferred. With `first_counts` the weights
+        that it begins with may be kept.
         """
         self.phase = phase
         self.optimisation = optimisation
@@ -196,6 +232,8 @@ class Convergence:
         self.batch_size = batch_size
         self.budget = budget
         self.watched = watched
+        self.hopeless = hopeless
+        self.first_counts = first_counts and valid_loss is not None
         per_pass = math.ceil(n_samples / batch_size)
         self.passes = math.ceil(_SHORTEST_EPOCH / per_pass)
         self.updates_per_epoch = self.passes * per_pass
@@ -204,11 +242,15 @@ class Convergence:
         self.best_loss = math.inf
         self.best_update = 0
         self.best = optimisation.weights()
+        self.early_loss, self.early = math.inf, State()
+        """The best before `min_updates`, where they may count."""
 
     def run(self, on_epoch: OnEpoch | None = None, resume: State | None = None) -> None:
         """Train to convergence; `resume` is a state that `on_epoch` was given before."""
         if resume is not None:
             self._restore(resume)
+        elif self.first_counts and self.valid_loss is not None:
+            self.best_loss = float(self.valid_loss())
         total = math.ceil(self.budget.max_updates / self.updates_per_epoch)
         while not self._converged():
             losses = self._train_one_epoch()
@@ -220,26 +262,42 @@ class Convergence:
             valid = terms.get(self.watched, -math.inf)
             trained = self.updates >= min(self.budget.min_updates, self.budget.max_updates)
             kept = self.valid_loss is None or (trained and valid < self.best_loss)
+            if self.hopeless is not None and not trained and valid < self.early_loss:
+                self.early_loss, self.early = valid, self.optimisation.weights()
             if kept:
                 self.best_loss, self.best_update = valid, self.updates
                 self.best = self.optimisation.weights()
             if on_epoch is not None:
-                on_epoch(Epoch(self.phase, self.epochs, total, terms, self.state, kept=kept))
+                on_epoch(
+                    Epoch(
+                        self.phase,
+                        self.epochs,
+                        total,
+                        terms,
+                        self.state,
+                        kept=kept,
+                        updates=self.updates,
+                    )
+                )
         self.optimisation.load_weights(self.best)
+        if self.hopeless is not None and self.early_loss < self.best_loss and self.hopeless():
+            self.optimisation.load_weights(self.early)
 
     def state(self) -> State:
         """Everything, flat, as tensors."""
-        counters = [self.epochs, self.updates, self.best_update, self.best_loss]
+        counters = [self.epochs, self.updates, self.best_update, self.best_loss, self.early_loss]
         return {
             **self.optimisation.state(),
             **nest("best", self.best),
+            **nest("early", self.early),
             "counters": torch.tensor(counters, dtype=torch.float64),
         }
 
     def _restore(self, state: State) -> None:
         self.optimisation.restore(state)
         self.best = {k: v.clone() for k, v in below(state, "best").items()}
-        epochs, updates, best_update, self.best_loss = state["counters"].tolist()
+        self.early = {k: v.clone() for k, v in below(state, "early").items()}
+        epochs, updates, best_update, self.best_loss, self.early_loss = state["counters"].tolist()
         self.epochs, self.updates, self.best_update = int(epochs), int(updates), int(best_update)
 
     def _train_one_epoch(self) -> dict[str, float]:
@@ -309,6 +367,7 @@ class Stages:
         n_samples: int,
         updates: int | None = None,
         without_decay: Sequence[str] = (),
+        hopeless: Callable[[], bool] | None = None,
     ) -> None:
         """Train `modules` as `Convergence` does, or restore them where that is done already.
 
@@ -341,6 +400,7 @@ class Stages:
                 n_samples=n_samples,
                 batch_size=fields.batch_size,
                 budget=budget,
+                hopeless=hopeless,
             ).run(
                 with_more(self._on_epoch, lambda: before),
                 below(self._resume, "own") if self._resume and self._begun == number else None,

@@ -155,11 +155,11 @@ def varying_inputs(trajectories: Trajectories) -> Tensor:
 
 
 class DistinctStates:
-    """Distinct states by their bytes, numbered in the order of their first appearance."""
+    """Distinct states by their bytes (-0.0 is 0.0), numbered as they first appear."""
 
     def __init__(self, states: Array) -> None:
         self._numbers: dict[bytes, int] = {}
-        rows = np.ascontiguousarray(states)
+        rows = np.ascontiguousarray(states + 0)
         found = [self._numbers.setdefault(row.tobytes(), len(self._numbers)) for row in rows]
         self.of_rows = torch.tensor(found, dtype=torch.int64)
         """The number of each state. (B,)"""
@@ -171,7 +171,7 @@ class DistinctStates:
 
     def of(self, states: Array) -> Array:
         """The numbers of other states, -1 for unknown ones. (B,)"""
-        rows = np.ascontiguousarray(states)
+        rows = np.ascontiguousarray(states + 0)
         return np.array([self._numbers.get(row.tobytes(), -1) for row in rows], np.int64)
 
 

@@ -25,7 +25,7 @@ HUMAN = Path(__file__).parents[3] / "shared" / "data" / "overcooked-human"
 def long_enough(monkeypatch):
     """For what is learned here, and quickly."""
     for name, value in (("LOOKS", (50, 100, 200, 300)), ("HIDDEN", 32), ("BATCH", 64)):
-        monkeypatch.setattr(f"sdil.evaluation.cross_fitting.{name}", value)
+        monkeypatch.setattr(f"sdil.networks.cross_fitting.{name}", value)
 
 
 def follow(rng: np.random.Generator, name: str, flipped: bool = False) -> Trajectory:
@@ -224,7 +224,7 @@ def test_what_intervals_say(against, luck, verdict, words):
 def test_single_steps_of_human_play_do_not_help(monkeypatch, seed):
     """Steps that change something, kept one by one: BC on them is worse than on everything."""
     for name, value in (("LOOKS", (50, 100, 200, 400, 600)), ("HIDDEN", 64), ("BATCH", 256)):
-        monkeypatch.setattr(f"sdil.evaluation.cross_fitting.{name}", value)
+        monkeypatch.setattr(f"sdil.networks.cross_fitting.{name}", value)
     monkeypatch.syspath_prepend(str(HUMAN))
     measure = importlib.import_module("measure")
     clean, _, noisy = (

@@ -42,8 +42,9 @@ def at_random(rng, groups: int, steps: int, *, shift: float = 0.0):
 @pytest.mark.parametrize("groups", [3, 5, 12])
 def test_chance_is_heard_as_seldom_as_promised_by_steps(groups):
     rng = np.random.default_rng(0)
-    heard = sum(of_steps(*at_random(rng, groups, 40)).heard_of_steps for _ in range(TRIES))
-    assert heard <= at_most(step_level(groups))
+    level = step_level("value", groups)
+    heard = sum(of_steps(*at_random(rng, groups, 40)).heard(level) for _ in range(TRIES))
+    assert heard <= at_most(level)
 
 
 @pytest.mark.parametrize(("clean", "noisy"), [(3, 9), (6, 30)])
@@ -60,7 +61,7 @@ def test_many_steps_of_few_groups_are_few():
     rng = np.random.default_rng(1)
     table, actions, trajectory, group = at_random(rng, 2, 2_000, shift=0.0)
     table[np.arange(4_000), actions] += np.where(group == 0, 3.0, -1.0)  # one in favour
-    assert not of_steps(table, actions, trajectory, group).heard_of_steps
+    assert not of_steps(table, actions, trajectory, group).heard(step_level("value", 2))
     values, of = rng.normal(size=6_000), np.repeat(np.arange(6), 1_000)
     values[of < 2] += 1.0  # far beyond chance by steps; by groups one in fifteen
     ground = of_groups(values[of < 2], of[of < 2], values[of >= 2], of[of >= 2])
@@ -72,7 +73,7 @@ def test_many_steps_of_few_groups_are_few():
 def test_what_is_real_is_heard():
     rng = np.random.default_rng(2)
     ground = of_steps(*at_random(rng, 8, 40, shift=2.0))
-    assert ground.heard_of_steps
+    assert ground.heard(step_level("value", 8))
     assert ground.figure > 0.8
     assert ground.groups == 8
     a, b = rng.normal(2.0, 1, 6), rng.normal(size=20)
@@ -168,7 +169,7 @@ def test_frequent_actions_are_no_knowledge():
     actions = np.where(rng.random(320) < 0.8, 0, actions)
     table = np.tile([5.0, 0.0, 0.0, 0.0], (320, 1))
     ground = of_steps(table, actions, trajectory, group)
-    assert not ground.heard_of_steps
+    assert not ground.heard(step_level("value", 8))
 
 
 def test_where_nothing_is_said_nothing_is_heard():

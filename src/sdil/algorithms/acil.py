@@ -92,7 +92,7 @@ class ACIL(RewardLearner):
     """Weight of the reward for being unlike the noisy demonstrations."""
 
     name: ClassVar[str] = "acil"
-    reference: ClassVar[str] = "Wang et al., WWW 2020"
+    reference: ClassVar[str] = "variant of Wang et al., WWW 2020"
     noisy_set: ClassVar[str] = "negatives"
 
     def imitated(self, train: Demonstrations) -> Trajectories:

@@ -1,7 +1,7 @@
 """Behaviour cloning (Pomerleau 1991): maximise the likelihood of the recorded actions.
 
 `BC().fit(demos.clean_only())` is the first setting of the paper's table 1, `BC().fit(demos)`, which
-takes every noisy step for a good one, the second. Early stopping looks at clean validation in both.
+takes every noisy step for a good one, the second. How long to train is told by clean steps in both.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ from torch import Tensor
 
 from sdil.acting import suit
 from sdil.algorithms.learner import check
+from sdil.algorithms.trust import trust_all
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.training import OnEpoch, Stages, State, mean_nll, seeded
+from sdil.training import (
+    OnEpoch,
+    Stages,
+    State,
+    best_temperature,
+    mean_nll,
+    seeded,
+    worse_than_usual,
+)
 from sdil.windows import Windows
 
 
@@ -62,11 +71,14 @@ class BC:
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
     ) -> PlainPolicy:
-        """Clone clean and noisy steps alike; validation is clean. `env` is not used."""
+        """Clone clean and noisy steps alike, until they predict clean ones of `valid` best; without
+        it for as long as is best across folds. `env` is not used."""
         check(demos, self, seed)
-        train, held_out = hold_out(demos, valid, seed=seed)
-        windows = Windows(train.all, self.look_back)
-        valid_windows = Windows(held_out, self.look_back)
+        trust = trust_all(demos, valid, self, seed=seed)
+        held = (
+            None if trust.updates else Windows(hold_out(demos, valid, seed=seed)[1], self.look_back)
+        )
+        windows, clean = (Windows(some, self.look_back) for some in (demos.all, demos.clean))
         architecture = Architecture(self.look_back, self.hidden, self.layers)
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
@@ -80,10 +92,13 @@ class BC:
             "clone",
             {"network": network},
             loss=loss,
-            valid_loss=lambda: mean_nll(network, valid_windows),
+            valid_loss=None if held is None else lambda: mean_nll(network, held),
             n_samples=len(windows),
+            updates=trust.updates,
+            hopeless=None if held is None else lambda: worse_than_usual(network, clean, held),
         )
+        network.soften(trust.temperature if held is None else best_temperature(network, held))
         policy = PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)
         )
-        return suit(policy, train)
+        return suit(policy, demos)

@@ -34,7 +34,7 @@ class CAIL(WeighingLearner):
     """Step size of the one step that the outer loop looks through."""
 
     name: ClassVar[str] = "cail"
-    reference: ClassVar[str] = "Zhang et al., NeurIPS 2021"
+    reference: ClassVar[str] = "variant of Zhang et al., NeurIPS 2021"
 
     def fit(
         self,
@@ -82,8 +82,8 @@ class CAIL(WeighingLearner):
             "clone",
             {"network": network, "confidence": scorer},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=len(windows),
+            **data.until(network),
             without_decay=("confidence",),  # its gradient is so small that decay would drown it
         )
         return self.policy(data, network, self.judge(data, network, scorer, seed))

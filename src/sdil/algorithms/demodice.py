@@ -88,8 +88,8 @@ class DemoDICE(WeighingLearner):
             "clone",
             {"network": network, "scorer": scorer},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=len(windows),
+            **data.until(network),
         )
         return self.policy(data, network, self.judge(data, network, scorer, seed))
 

@@ -84,8 +84,8 @@ class DWBC(WeighingLearner):
             "clone",
             {"network": network, "d": d},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=data.n_noisy or data.n_clean,
+            **data.until(network),
         )
         return self.policy(data, network, self.judge(data, network, d, seed))
 

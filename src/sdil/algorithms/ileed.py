@@ -72,7 +72,7 @@ class ILEED(WeighingLearner):
             "clone",
             {"network": network, "expertise": scorer, "omega": omega},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
+            **data.until(network),
         )
         return self.policy(data, network, self.judge(data, network, scorer, seed))

@@ -2,7 +2,7 @@
 
 A discriminator c tells clean steps from all steps; `c / (1 - c)` is then the ratio of their
 densities, and all steps are imitated with it as weight, those below `threshold` not at all.
-Departures: the discriminator is trained for a fixed, short time instead of with a gradient penalty.
+The discriminator has a gradient penalty, as in the paper, and is trained for a fixed time.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class ISWBC(WeighingLearner):
 
     discriminator_updates: Count = 1_000
     """Updates of the discriminator."""
+    gradient_penalty: Weight = 10.0
+    """Weight of the penalty on the discriminator's gradient; 0 leaves it out."""
     threshold: Weight = 0.0
     """Steps of a smaller weight are left out."""
     largest: Positive = 100.0
@@ -58,8 +60,8 @@ class ISWBC(WeighingLearner):
             "clone",
             {"network": network},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
+            **data.until(network),
         )
         return self.policy(data, network, self.judge(data, network, scorer, seed))
 
@@ -89,7 +91,14 @@ class ISWBC(WeighingLearner):
             scorer = PairScorer(demos.spaces, hidden=self.hidden, layers=self.layers)
         scorer.logit.standardise.load_state_dict(network.features.standardise.state_dict())
         stages = Stages(self, generator, on_epoch, resume)
-        train_discriminator(stages, scorer.logit, data, generator, self.discriminator_updates)
+        train_discriminator(
+            stages,
+            scorer.logit,
+            data,
+            generator,
+            self.discriminator_updates,
+            penalty=self.gradient_penalty,
+        )
         return data, network, scorer, stages
 
     @torch.no_grad()

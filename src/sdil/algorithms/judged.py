@@ -62,6 +62,36 @@ def draw_after(judge: FittedJudge | None, seed: int, generator: torch.Generator)
         generator.set_state(judge.random_state)
 
 
+def draw_share(
+    share: float, judge: FittedJudge, demos: Demonstrations, generator: torch.Generator
+) -> Callable[[int], Tensor]:
+    """Draws numbers of steps, clean ones first: a fixed share of them noisy ones by their score."""
+    n_clean = demos.clean.n_steps
+    likelihood = judge.likelihood(demos.all)
+    also = None if likelihood is None else likelihood[n_clean:]
+    by_score = draw_by_score(judge.optimality(demos.all)[n_clean:], also, generator)
+
+    def draw(count: int) -> Tensor:
+        n_noisy = round(share * count)
+        clean = torch.randint(n_clean, (count - n_noisy,), generator=generator)
+        return torch.cat([clean, n_clean + by_score(n_noisy)])
+
+    return draw
+
+
+def draw_by_weight(
+    weights: Tensor, n_clean: int, generator: torch.Generator
+) -> Callable[[int], Tensor]:
+    """Draws numbers of steps, clean ones first, which weigh 1; `weights` are of noisy ones."""
+    ladder = torch.cat([torch.ones(n_clean, dtype=torch.float64), weights.double()]).cumsum(0)
+
+    def draw(count: int) -> Tensor:
+        luck = torch.rand(count, dtype=torch.float64, generator=generator) * ladder[-1]
+        return torch.searchsorted(ladder, luck, right=True).clamp(max=len(ladder) - 1)
+
+    return draw
+
+
 def draw_by_score(
     scores: Tensor, likelihood: Tensor | None, generator: torch.Generator
 ) -> Callable[[int], Tensor]:

@@ -50,7 +50,11 @@ class Oracle(WeighingLearner):
         """Clone what is good. `truth` says of each noisy trajectory which steps are. (T,) each"""
         check(demos, self, seed)
         told = _check_truth(demos, truth)
-        data = WeighedData(demos, valid, self, seed)
+
+        def fit(some: Demonstrations, **given: Any) -> PlainPolicy:
+            return self.fit(some, truth=[told[name] for name in some.noisy.ids], **given)
+
+        data = WeighedData(demos, valid, self, seed, fit=fit)
         steps = torch.arange(data.n_clean)
         share = 0.0
         if data.n_noisy:
@@ -69,8 +73,8 @@ class Oracle(WeighingLearner):
             "clone",
             {"network": network},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=len(steps),
+            **data.until(network),
         )
         return self.policy(data, network, None)
 

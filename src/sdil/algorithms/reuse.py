@@ -1,22 +1,22 @@
 """Phase 2 of SDIL: reuse the skills that were discovered (paper, section 4.3).
 
 First `f_uni` learns to select them, then `f_uni`, `g` and `pi_low` are refined together; each to
-convergence on clean validation. The paper imitates clean steps alone. Here a share of each batch
-may be noisy steps, drawn by their score.
+convergence on clean validation, or for as long as was found across folds. The paper imitates clean
+steps alone. Here noisy steps may be drawn beside them (`trust.py`, `judged.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.algorithms.judged import draw_by_score
-from sdil.networks.hierarchical import SkillModel
+from sdil.networks.hierarchical import Predicts, SkillModel
 from sdil.networks.skills import select
 from sdil.skills.discovery import Discovery, TrainingSteps, gumbel
 from sdil.training import (
@@ -27,9 +27,11 @@ from sdil.training import (
     Optimisation,
     OptimiserFields,
     State,
+    best_temperature,
     mean_nll,
+    worse_than_usual,
 )
-from sdil.windows import Windows
+from sdil.windows import Window, Windows
 
 _LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it
 
@@ -42,13 +44,15 @@ class ReuseFields(OptimiserFields, BudgetFields, Protocol):
     @property
     def temperature(self) -> float: ...
     @property
-    def noisy_share(self) -> float: ...
+    def predicts(self) -> Predicts: ...
+    @property
+    def selection(self) -> Literal["gumbel", "soft"]: ...
     @property
     def distillation(self) -> Literal["log", "prob"]: ...
     @property
     def adv_weight(self) -> float: ...
     @property
-    def adv_form(self) -> Literal["unlikelihood", "log"]: ...
+    def adv_form(self) -> Literal["unlikelihood", "log", "prob"]: ...
     @property
     def negative_below(self) -> float: ...
     @property
@@ -62,21 +66,19 @@ class Reuse:
         self,
         model: SkillModel,
         discovery: Discovery,
-        held_out: Windows,
-        likelihood: Tensor | None,
+        held_out: Windows | None,
+        updates: int | None,
+        draw: Callable[[int], Tensor] | None,
         settings: ReuseFields,
         generator: torch.Generator,
     ) -> None:
-        """`likelihood` is that of each training step under clones of the clean set. (N,)"""
-        self.model, self.steps, self.held_out = model, discovery.steps, held_out
+        """Either `held_out` tells when each step is over, or it takes so many `updates`. `draw`
+        gives numbers of steps to imitate; without it they are the clean ones."""
+        self.model, self.steps = model, discovery.steps
+        self.held_out, self.updates, self.draw = held_out, updates, draw
         self.settings, self.generator = settings, generator
         self.teacher = _most_probable(discovery.model, self.steps)  # z-bar_t (N,)
         self.bad = bad_steps(discovery, settings)  # D_neg
-        self._draw_noisy: Callable[[int], Tensor] | None = None
-        if settings.noisy_share > 0 and discovery.scores is not None:
-            noisy = self.steps.noisy
-            also = None if likelihood is None else likelihood[noisy]
-            self._draw_noisy = draw_by_score(discovery.scores[noisy], also, generator)
 
     def select(self, on_epoch: OnEpoch | None, resume: State | None) -> None:
         """Lines 8-11: g and pi_low are frozen; f_uni learns to choose among the skills."""
@@ -88,6 +90,14 @@ class Reuse:
     def refine(self, on_epoch: OnEpoch | None, resume: State | None) -> None:
         """Lines 12-14: f_uni, g and pi_low together, away from bad steps where that has weight."""
         self._converge("refine", self._refine_loss, self.model, on_epoch, resume)
+
+    def temperature(self, held_out: Windows) -> float:
+        """By which to divide the logits of `pi_low`: it is too sure of itself."""
+        return best_temperature(self._logits, held_out)
+
+    @property
+    def _logits(self) -> Callable[[Window], Tensor]:
+        return partial(self.model.logits, predicts=self.settings.predicts)
 
     def _select_loss(self, index: Tensor) -> dict[str, Tensor]:
         index = self._batch(index)
@@ -110,20 +120,16 @@ class Reuse:
         return terms
 
     def _batch(self, index: Tensor) -> Tensor:
-        """Clean steps `index`; or as many steps, a share of them noisy ones by their score."""
-        if self._draw_noisy is None:
-            return index
-        n_clean = len(self.steps.clean)
-        n_noisy = round(self.settings.noisy_share * len(index))
-        clean = torch.randint(n_clean, (len(index) - n_noisy,), generator=self.generator)
-        return torch.cat([clean, n_clean + self._draw_noisy(n_noisy)])
+        """Clean steps `index`; or as many steps, drawn."""
+        return index if self.draw is None else self.draw(len(index))
 
     def _imitate(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`log p(z_t)` under f_uni (B, K), action logits (B, A), and the actions taken."""
         model, window = self.model, self.steps.windows.at(index)
         log_probs = model.log_probs(window)
         noise = gumbel(len(index), self.settings.n_skills, self.generator)
-        skills = select(log_probs, noise, self.settings.temperature) @ model.g.prototypes
+        chosen = select(log_probs, noise, self.settings.temperature, self.settings.selection)
+        skills = chosen @ model.g.prototypes
         return log_probs, model.pi_low(window.state, skills), self.steps.windows.actions_at(index)
 
     def _converge(
@@ -134,9 +140,19 @@ class Reuse:
         on_epoch: OnEpoch | None,
         resume: State | None,
     ) -> None:
-        settings = self.settings
+        settings, held = self.settings, self.held_out
         bad = self.bad - len(self.steps.clean)
         told = None if on_epoch is None else lambda epoch: on_epoch(replace(epoch, bad=bad))
+        valid_loss: Callable[[], Tensor] | None = None
+        hopeless: Callable[[], bool] | None = None
+        budget = Budget(settings.min_updates, settings.patience, settings.max_updates)
+        if held is None:
+            assert self.updates is not None
+            budget = Budget(self.updates, self.updates, self.updates)
+        else:
+            logits, clean = self._logits, Windows(self.steps.demos.clean, 0)
+            valid_loss = partial(mean_nll, logits, held)
+            hopeless = partial(worse_than_usual, logits, clean, held)
         Convergence(
             name,
             Optimisation(
@@ -146,10 +162,12 @@ class Reuse:
                 generator=self.generator,
             ),
             loss=loss,
-            valid_loss=lambda: mean_nll(self.model.logits, self.held_out),
-            n_samples=len(self.steps.clean if self._draw_noisy is None else self.steps.windows),
+            valid_loss=valid_loss,
+            n_samples=len(self.steps.clean if self.draw is None else self.steps.windows),
             batch_size=settings.batch_size,
-            budget=Budget(settings.min_updates, settings.patience, settings.max_updates),
+            budget=budget,
+            hopeless=hopeless,
+            first_counts=name == "refine",
         ).run(told, resume)
 
 
@@ -160,10 +178,12 @@ def distillation_loss(log_probs: Tensor, teacher: Tensor, form: Literal["log", "
 
 
 def adversarial_loss(
-    logits: Tensor, actions: Tensor, form: Literal["unlikelihood", "log"]
+    logits: Tensor, actions: Tensor, form: Literal["unlikelihood", "log", "prob"]
 ) -> Tensor:
     """L_adv, bounded."""
     log_p = -F.cross_entropy(logits, actions, reduction="none")
+    if form == "prob":
+        return log_p.exp().mean()
     if form == "log":
         return torch.where(log_p.exp() > _LEAST_PROBABILITY, log_p, log_p.detach()).mean()
     # -log(1 - p) as a difference of log-sums, so that p = 1 has a gradient too

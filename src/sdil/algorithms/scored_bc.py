@@ -1,19 +1,19 @@
 """Behaviour cloning weighted by a judge's step score: what the score is worth without skills.
 
-Not from a paper. It uses noisy steps exactly as SDIL's phase 2 does with the same `noisy_share`
-(`judged.py`, the draw by score), and trains BC's network on them.
+Not from a paper. It uses noisy steps exactly as SDIL's phase 2 does, by trust that follows the data
+(`trust.py`) or with the same `noisy_share` (`judged.py`), and trains BC's network on them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
-from sdil.algorithms.judged import UNUSED, draw_after, draw_by_score, given_or_own
+from sdil.algorithms.judged import UNUSED, draw_after, draw_share, given_or_own
 from sdil.algorithms.learner import check
+from sdil.algorithms.trust import find_trust, trust_all
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -28,8 +28,9 @@ from sdil.training import OnEpoch, Stages, State, seeded
 class ScoredBC(WeighingLearner):
     """Behaviour cloning of the clean steps and of noisy ones by their score."""
 
-    noisy_share: Share = 0.75
-    """Share of each batch drawn from noisy steps by their score."""
+    noisy_share: Share | Literal["auto"] = "auto"
+    """How much it leans on noisy steps. auto: as far as they help to predict clean groups that were
+    left out; a number: this share of each batch is drawn from them by their score."""
 
     name: ClassVar[str] = "scored-bc"
     reference: ClassVar[str] = "ours"
@@ -54,7 +55,8 @@ class ScoredBC(WeighingLearner):
     ) -> PlainPolicy:
         """Judge the noisy steps, by `judge` or our own, then clone. `env` is not used."""
         check(demos, self, seed)
-        data = WeighedData(demos, valid, self, seed)
+        auto = self.noisy_share == "auto"
+        data = WeighedData(demos, valid, self, seed, lengths={} if auto else None)
         if data.n_noisy:
             asked = judge, demos, valid, seed, on_epoch, resume
             judge, on_epoch, resume = given_or_own(*asked)
@@ -63,26 +65,24 @@ class ScoredBC(WeighingLearner):
         with seeded(seed) as generator:
             network = data.network()
         draw_after(judge, seed, generator)
-        draw = None
-        if judge is not None:
-            noisy = slice(data.n_clean, None)
-            likelihood = judge.likelihood(data.demos.all)
-            also = None if likelihood is None else likelihood[noisy]
-            draw = draw_by_score(judge.optimality(data.demos.all)[noisy], also, generator)
+        draw, trust = None, None
+        if judge is not None and auto:
+            trust = find_trust(demos, judge, valid, self, seed=seed)
+            draw = trust.draw(data.n_clean, generator)
+        elif auto:
+            trust = trust_all(demos, valid, self, seed=seed)
+        elif judge is not None:
+            draw = draw_share(float(self.noisy_share), judge, demos, generator)
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            if draw is None:
-                return {"imitation": data.nll(network, index).mean()}
-            n_noisy = round(self.noisy_share * len(index))
-            clean = data.draw_clean(len(index) - n_noisy, generator)
-            batch = torch.cat([clean, data.n_clean + draw(n_noisy)])
+            batch = index if draw is None else draw(len(index))
             return {"imitation": data.nll(network, batch).mean()}
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",
             {"network": network},
             loss=loss,
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=data.n_clean if draw is None else len(data.windows),
+            **data.until(network, trust=trust),
         )
-        return self.policy(data, network, judge)
+        return self.policy(data, network, judge, trust=trust)

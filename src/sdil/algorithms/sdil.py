@@ -2,8 +2,9 @@
 
 Algorithm 1 of the paper: phase 1 discovers skills on clean and noisy demonstrations (Algorithm 2,
 in `skills/discovery.py`); phase 2 reuses them on the clean ones, first learning to select (section
-4.3, step 1), then refining everything (step 2). Departures; the first two are fields, and
-`SDIL.paper()` has the paper's forms but for the bound of `L_adv` (docs/sdil.md lists what else):
+4.3, step 1), then refining everything (step 2). Departures; most are fields, and `SDIL.paper()` has
+the paper's forms but for the bound of `L_adv`, `SDIL.released()` those of the authors' public code
+(docs/sdil.md lists what else):
 
 - `L_KD` is the negative log-likelihood of the teacher's skill; the paper's `-p` has no gradient
   where it is needed most.
@@ -13,21 +14,27 @@ in `skills/discovery.py`); phase 2 reuses them on the clean ones, first learning
 - Of the paper's score, see `skills/optimality.py`; of pairs and the meaning of epsilon, see
   `skills/pairs.py`.
 - Steps are judged before discovery begins, by a judge that is given or by our own
-  (`judges/evidence.py`). The paper's score by skills is `score="pu"`. With `noisy_share`, phase 2
-  also imitates noisy steps by their score.
+  (`judges/evidence.py`). The paper's score by skills is `score="pu"`. Phase 2 also imitates noisy
+  steps, as far as that helps to predict clean groups which were left out (`trust.py`).
+- Without validation demonstrations nothing is held out: how long phase 2 trains is told across
+  folds too.
+- Actions are predicted by all skills, each as probable as it is, not by the likeliest alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from sdil.acting import suit
-from sdil.algorithms.judged import UNUSED, draw_after, given_or_own
+from sdil.algorithms.judged import UNUSED, draw_after, draw_by_weight, draw_share, given_or_own
 from sdil.algorithms.learner import check
 from sdil.algorithms.reuse import Reuse
+from sdil.algorithms.trust import Trust, find_trust, trust_all
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.judges.pu import SkillJudge
@@ -50,15 +57,22 @@ class SDIL(DiscoveryFields):
     score: Literal["judge", "pu"] = "judge"
     """How noisy steps are judged: judge, by the one that is given or our own (`sdil.Judge()`); pu,
     as in the paper, by skills."""
-    noisy_share: Share = 0.0
-    """Share of each batch of select and refine drawn from noisy steps by their score; 0 as in
-    the paper."""
+    noisy_share: Share | Literal["auto"] = "auto"
+    """How much select and refine lean on noisy steps. auto: as far as they help to predict clean
+    groups that were left out; a number: this share of each batch is drawn from them by their score;
+    0 as in the paper."""
+    imitate_above: Score = 1.0
+    """Where skills judge, noisy steps scored above it are imitated too, by their score, as in the
+    authors' code; at 1 none are, as in the paper."""
+    predicts: Literal["mixture", "likeliest", "mean"] = "mixture"
+    """Who decides on an action: mixture, all skills, each as probable as it is; likeliest, the most
+    probable skill alone, as in the paper; mean, the mean of the skills, as in the authors' code."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     adv_weight: Weight = 0.0
     """Weight of L_adv, which pushes away from bad noisy steps."""
-    adv_form: Literal["unlikelihood", "log"] = "unlikelihood"
-    """L_adv: -log(1 - p), or the paper's log p."""
+    adv_form: Literal["unlikelihood", "log", "prob"] = "unlikelihood"
+    """L_adv: -log(1 - p), the paper's log p, or p as in the authors' code."""
     negative_below: Score = -0.25
     """Noisy steps scored below it are the bad ones."""
     negative_share: Share = 0.2
@@ -88,11 +102,14 @@ class SDIL(DiscoveryFields):
 
     @classmethod
     def paper(cls) -> SDIL:
-        """The paper's values and forms, with the sign of T and the bound of L_adv corrected."""
+        """The text's values and forms, with the sign of T and the bound of L_adv corrected."""
         return cls(
             score="pu",
             acting="greedy",
             noisy_share=0.0,
+            predicts="likeliest",
+            discovery_epochs=70,
+            discovery_min_updates=2_000,
             usage_weight=0.0,
             positive_filter="difference",
             clip_preference=False,
@@ -103,9 +120,30 @@ class SDIL(DiscoveryFields):
         )
 
     @classmethod
+    def released(cls) -> SDIL:
+        """As the authors' public code does it, where that differs from the text; without its
+        selection by the environment's reward."""
+        return replace(
+            cls.paper(),
+            selection="soft",
+            predicts="mean",
+            pu_interval=25,
+            delta=1.0,
+            score_by_likelihood=True,
+            imitate_above=0.25,
+            distillation="log",
+            adv_weight=1 / 32,
+            adv_form="prob",
+        )
+
+    @classmethod
     def presets(cls) -> dict[str, SDIL]:
         """Named configurations for the command line."""
-        return {"paper": cls.paper()}
+        return {
+            "paper": cls.paper(),
+            "paper-without-adv": replace(cls.paper(), adv_weight=0.0),
+            "released": cls.released(),
+        }
 
     def fit(
         self,
@@ -120,21 +158,20 @@ class SDIL(DiscoveryFields):
     ) -> HierarchicalPolicy:
         """Algorithm 1. Noisy steps are judged by `judge`, or by our own. `env` is not used."""
         check(demos, self, seed)
-        train, held_out = hold_out(demos, valid, seed=seed)
         # Not in the paper: judge every noisy step before anything is learned from it.
-        if self.score == "judge" and len(train.noisy):
+        if self.score == "judge" and len(demos.noisy):
             asked = judge, demos, valid, seed, on_epoch, resume
             judge, on_epoch, resume = given_or_own(*asked)
         elif judge is not None:
             raise InputError(UNUSED)
-        steps = TrainingSteps(train, self, seed)
+        steps = TrainingSteps(demos, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
             discovered, model, T = first_models(steps, self)  # f_bi, g, pi_low; f_uni, g, pi_low
         draw_after(judge, seed, generator)
         phases = Phases(on_epoch, resume)
 
         # Lines 2-7: phase 1, discover f_bi, g and pi_low, with PU estimates on the way.
-        scores = None if judge is None else steps.with_clean_ones(judge.optimality(train.all))
+        scores = None if judge is None else steps.with_clean_ones(judge.optimality(demos.all))
         discovery = Discovery(steps, discovered, T, self, generator, scores)
         if phases.begun == DISCOVER:
             discovery.run(*phases.of(DISCOVER))
@@ -148,27 +185,49 @@ class SDIL(DiscoveryFields):
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
 
         # Lines 8-14: phase 2, select and refine (`reuse.py`).
-        likelihood = None
-        if judge is not None and self.noisy_share > 0:
-            likelihood = judge.likelihood(train.all)
-        held = Windows(held_out, self.look_back, steps.inputs)
-        reuse = Reuse(model, discovery, held, likelihood, self, generator)
+        trust, draw = self._lean_on(demos, judge, valid, seed, generator)
+        if self.imitate_above < 1 and judge is None and discovery.scores is not None:
+            scores = discovery.scores[steps.noisy]
+            weights = torch.where(scores > self.imitate_above, scores, 0.0)
+            draw = draw_by_weight(weights, len(steps.clean), generator)
+        held = None
+        if valid is not None or trust.updates is None:
+            held = Windows(hold_out(demos, valid, seed=seed)[1], self.look_back, steps.inputs)
+        reuse = Reuse(model, discovery, held, trust.updates, draw, self, generator)
         if phases.begun <= SELECT:
             reuse.select(*phases.of(SELECT))
         reuse.refine(*phases.of(REFINE))
-        return self._policy(train, model, discovery, judge, seed)
+        model.pi_low.soften(trust.temperature if held is None else reuse.temperature(held))
+        return self._policy(demos, model, discovery, judge, seed)
+
+    def _lean_on(
+        self,
+        demos: Demonstrations,
+        judge: FittedJudge | None,
+        valid: Demonstrations | None,
+        seed: int,
+        generator: torch.Generator,
+    ) -> tuple[Trust, Callable[[int], Tensor] | None]:
+        """How far noisy steps are trusted, and what to draw the steps with that phase 2 imitates;
+        None: they are the clean ones."""
+        if judge is None or self.noisy_share == 0:
+            return trust_all(demos.clean_only(), valid, self, seed=seed), None
+        trust = find_trust(demos, judge, valid, self, seed=seed)
+        if self.noisy_share == "auto":
+            return trust, trust.draw(demos.clean.n_steps, generator)
+        return trust, draw_share(self.noisy_share, judge, demos, generator)
 
     def _policy(
         self,
-        train: Demonstrations,
+        demos: Demonstrations,
         model: SkillModel,
         discovery: Discovery,
         judge: FittedJudge | None,
         seed: int,
     ) -> HierarchicalPolicy:
-        if judge is None and len(train.noisy):  # the paper's: skills judge
+        if judge is None and len(demos.noisy):  # the paper's: skills judge
             judge = SkillJudge(
-                train.spaces,
+                demos.spaces,
                 self.architecture,
                 discovery.model,
                 discovery.steps.inputs,
@@ -176,17 +235,18 @@ class SDIL(DiscoveryFields):
                 seed=seed,
             )
         policy = HierarchicalPolicy(
-            train.spaces,
+            demos.spaces,
             self.architecture,
             acting=model,
             discovery=discovery.model,
             inputs=discovery.steps.inputs,
             skill_optimality=discovery.skill_optimality,
+            predicts=self.predicts,
             judge=judge,
             learner=self.name,
             hyperparameters=asdict(self),
         )
-        return suit(policy, train, greedy=self.acting == "greedy")
+        return suit(policy, demos, greedy=self.acting == "greedy")
 
 
 class Phases:

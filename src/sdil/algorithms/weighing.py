@@ -1,12 +1,13 @@
 """What learners that weigh noisy steps have in common: fields, data and a discriminator.
 
-All train the policy network that BC trains, on the same splits and budget, and stop on the
-likelihood of clean validation actions.
+All train the policy network that BC trains, on the same budget, and stop on the likelihood of clean
+actions that they have not seen.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -15,14 +16,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.acting import suit
-from sdil.demonstrations import Demonstrations, hold_out
+from sdil.algorithms.trust import Trust
+from sdil.demonstrations import Demonstrations, hold_out, leave_folds_out
 from sdil.errors import InputError
 from sdil.judges.step_networks import NetworkJudge, StepNetwork, StepScorer
 from sdil.judging import NONE_LEFT, FittedJudge, check_judge
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.training import OnEpoch, Stages, State, mean_nll
+from sdil.training import (
+    Epoch,
+    OnEpoch,
+    Stages,
+    State,
+    best_temperature,
+    mean_nll,
+    worse_than_usual,
+)
 from sdil.windows import Windows
+
+Fit = Callable[..., Any]
+"""`fit` of a learner."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +110,17 @@ class WeighingLearner(ABC):
         )
 
     def policy(
-        self, data: WeighedData, network: PlainNetwork, judge: FittedJudge | None
+        self,
+        data: WeighedData,
+        network: PlainNetwork,
+        judge: FittedJudge | None,
+        *,
+        trust: Trust | None = None,
     ) -> PlainPolicy:
-        """What was trained, as a policy."""
+        """What was trained, as a policy that is no surer than it should be."""
+        told = trust is not None and data.valid is None
+        temperature = trust.temperature if trust and told else data.temperature(network)
+        network.soften(temperature)
         policy = PlainPolicy(
             data.demos.spaces,
             data.architecture,
@@ -108,6 +129,7 @@ class WeighingLearner(ABC):
             learner=self.name,
             hyperparameters=asdict(self),
         )
+        policy.temperature = temperature
         return suit(policy, data.demos)
 
 
@@ -143,7 +165,12 @@ class InnerJudge:
 
 
 class WeighedData:
-    """Training steps, clean ones first, and clean validation."""
+    """Training steps, clean ones first, and how to tell when training is over.
+
+    By the clean demonstrations of `valid`, where they are given. Without them nothing is held out:
+    how long each phase trains is what was best, on average, where folds of the clean groups were
+    left out. A single clean group serves as both, with a warning.
+    """
 
     def __init__(
         self,
@@ -151,20 +178,52 @@ class WeighedData:
         valid: Demonstrations | None,
         learner: WeighingLearner,
         seed: int,
+        *,
+        lengths: Mapping[str, float] | None = None,
+        fit: Fit | None = None,
     ) -> None:
-        train, held_out = hold_out(demos, valid, seed=seed)
-        self.demos = train
-        self.windows = Windows(train.all, learner.look_back)
-        self.valid = Windows(held_out, learner.look_back)
-        self.n_clean = train.clean.n_steps
+        """`lengths` are what `lengths_across_folds` gives, where nobody will ask for it or it is
+        known; `fit` trains the learner, where it needs more than demonstrations."""
+        self.demos, self.valid = demos, None
+        self._lengths: Mapping[str, float] = {}
+        if valid is not None or demos.n_clean_groups < 2:
+            self.demos, held_out = hold_out(demos, valid, seed=seed)
+            self.valid = Windows(held_out, learner.look_back)
+        elif lengths is not None:
+            self._lengths = lengths
+        else:
+            self._lengths = lengths_across_folds(fit or learner.fit, demos, seed)
+        self.windows = Windows(demos.all, learner.look_back)
+        self.n_clean = demos.clean.n_steps
         self.n_noisy = len(self.windows) - self.n_clean
         self.architecture = Architecture(learner.look_back, learner.hidden, learner.layers)
+
+    def until(
+        self, network: PlainNetwork, phase: str = "clone", *, trust: Trust | None = None
+    ) -> dict[str, Any]:
+        """When a phase of `Stages` ends that trains this network; without validation as `trust`
+        says, or what was best across folds."""
+        if self.valid is None:
+            updates = round(self._lengths[phase]) if trust is None else trust.updates
+            return {"valid_loss": None, "updates": updates}
+        held = self.valid
+        clean = Windows(self.demos.clean, self.architecture.look_back)
+        return {
+            "valid_loss": lambda: mean_nll(network, held),
+            "hopeless": lambda: worse_than_usual(network, clean, held),
+        }
 
     def network(self) -> PlainNetwork:
         """A policy network that knows the statistics of the training steps."""
         network = PlainNetwork(self.demos.spaces, self.architecture)
         network.features.standardise.fit(self.windows)
         return network
+
+    def temperature(self, network: PlainNetwork) -> float:
+        """By which to divide the network's logits: it is too sure of itself."""
+        if self.valid is None:
+            return self._lengths["temperature"]
+        return best_temperature(network, self.valid)
 
     def draw_clean(self, size: int, generator: torch.Generator) -> Tensor:
         """Numbers of clean steps, drawn with replacement. (size,)"""
@@ -175,8 +234,26 @@ class WeighedData:
         logits = network(self.windows.at(index))
         return F.cross_entropy(logits, self.windows.actions_at(index).long(), reduction="none")
 
-    def valid_nll(self, network: PlainNetwork) -> Tensor:
-        return mean_nll(network, self.valid)
+
+_LEFT_OUT, _FOLDS = 2, 5  # so many of the folds are left out in turn
+
+
+def lengths_across_folds(fit: Fit, demos: Demonstrations, seed: int) -> dict[str, float]:
+    """After how many updates each phase is best on clean groups that are left out, on average; and
+    the "temperature" with which the policy then is."""
+    found: dict[str, list[float]] = {}
+    for train, held in leave_folds_out(demos, folds=_LEFT_OUT, of=_FOLDS, seed=seed):
+        best: dict[str, float] = {}
+
+        def note(epoch: Epoch, best: dict[str, float] = best) -> None:
+            if epoch.kept:
+                best[epoch.phase] = epoch.updates
+
+        valid = Demonstrations(held, (), demos.spaces)
+        best["temperature"] = fit(train, valid=valid, seed=seed, on_epoch=note).temperature
+        for phase, value in best.items():
+            found.setdefault(phase, []).append(value)
+    return {phase: sum(each) / len(each) for phase, each in found.items()}
 
 
 def train_discriminator(
@@ -185,15 +262,28 @@ def train_discriminator(
     data: WeighedData,
     generator: torch.Generator,
     updates: int,
+    *,
+    penalty: float = 0.0,
 ) -> None:
-    """Tell clean steps (1) from all training steps (0): `logit = log d^clean / d^all` at best."""
+    """Tell clean steps (1) from all training steps (0): `logit = log d^clean / d^all` at best.
 
-    def of(index: Tensor) -> Tensor:
-        return logit(data.windows.at(index).state, data.windows.actions_at(index))
+    `penalty` is the weight of its gradient's distance from length 1, between clean and other steps
+    (Gulrajani et al. 2017), which keeps it from being sure of what it has learned by heart.
+    """
+
+    def inputs(index: Tensor) -> Tensor:
+        return logit.inputs(data.windows.at(index).state, data.windows.actions_at(index))
 
     def loss(index: Tensor) -> dict[str, Tensor]:
-        clean = of(data.draw_clean(len(index), generator))
-        return {"discriminator": discriminator_loss(clean, of(index))}
+        clean, others = inputs(data.draw_clean(len(index), generator)), inputs(index)
+        of_clean, of_others = logit.body(clean)[:, 0], logit.body(others)[:, 0]
+        terms = {"discriminator": discriminator_loss(of_clean, of_others)}
+        if penalty > 0:
+            share = torch.rand(len(index), 1, generator=generator)
+            between = (share * clean + (1 - share) * others).requires_grad_()
+            (slope,) = torch.autograd.grad(logit.body(between).sum(), between, create_graph=True)
+            terms["gradient_penalty"] = penalty * (slope.norm(dim=1) - 1).square().mean()
+        return terms
 
     stages.converge(
         "discriminate",

@@ -53,8 +53,8 @@ class WeightedBC(WeighingLearner):
             loss=lambda index: {
                 "imitation": weighted_nll(data.nll(network, index), weights[index])
             },
-            valid_loss=lambda: data.valid_nll(network),
             n_samples=len(data.windows),
+            **data.until(network),
         )
         return self.policy(data, network, self.judge(data, network, scorer, seed))
 
@@ -90,8 +90,8 @@ class WeightedBC(WeighingLearner):
             "clone clean",
             {"clean": scorer.clean},
             loss=lambda index: {"imitation": data.nll(scorer.clean, index).mean()},
-            valid_loss=lambda: data.valid_nll(scorer.clean),
             n_samples=data.n_clean,
+            **data.until(scorer.clean, "clone clean"),
         )
         return data, network, scorer, stages
 

@@ -29,7 +29,7 @@ def collect(
     noisy: int = 600,
     seed: int = 0,
     expert: Literal["planner", "ppo"] = "planner",
-    noise: Literal["paper", "segments"] = "paper",
+    noise: Literal["paper", "segments", "worst"] = "paper",
     clean_random_steps: float | None = None,
     noisy_random_steps: float | None = None,
     overwrite: bool = False,
@@ -47,8 +47,8 @@ def collect(
             agent trained beforehand, which sepsis has not.
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
             another place; DoorKey: most steps are random; sepsis: what clinicians did). segments:
-            good stretches interrupted by detours and random stretches, whose places are known;
-            not in sepsis.
+            good stretches interrupted by detours and random stretches, whose places are known.
+            worst: every step leads farthest from the goal. The last two not in sepsis.
         clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
         noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
         overwrite: Replace the folder if it exists.

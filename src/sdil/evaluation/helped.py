@@ -16,7 +16,7 @@ from sdil.curation import Curated
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, mean_interval
-from sdil.evaluation.cross_fitting import Folds, Progress, cross_fit
+from sdil.networks.cross_fitting import Folds, Progress, cross_fit
 from sdil.spaces import Array
 from sdil.training import check_seed
 
@@ -83,7 +83,7 @@ def did_it_help(
     clean groups, and know nothing of how lucky a draw is.
     """
     check_seed(seed)
-    groups = len({i if group is None else group for i, group in enumerate(demos.clean.groups)})
+    groups = demos.n_clean_groups
     if curated.which == "clean":
         return _not_measured("the clean set is what others are measured on", groups, seed)
     if [len(mask) for mask in curated.kept] != demos.noisy.lengths.tolist():

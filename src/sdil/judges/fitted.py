@@ -15,9 +15,10 @@ from torch import Tensor
 from sdil.judges.episodes import Episodes
 from sdil.judges.evidence import EPISODE_SIGNALS, SIGNALS, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, step_level
-from sdil.judging import FittedJudge, Signal
+from sdil.judging import CrossJudged, FittedJudge, Signal
 from sdil.scores import JudgedSteps
 from sdil.spaces import Spaces
+from sdil.training import below, not_below
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 
@@ -34,6 +35,7 @@ class EvidenceJudge(FittedJudge):
         inputs: Tensor,
         *,
         odd: Mapping[str, str] | None = None,
+        cross_judged: CrossJudged | None = None,
         random_state: Tensor | None = None,
         hyperparameters: dict[str, Any] | None = None,
         seed: int = 0,
@@ -44,6 +46,7 @@ class EvidenceJudge(FittedJudge):
         self.random_state = random_state
         self.evidence = evidence.requires_grad_(False)
         self.odd = dict(odd or {})
+        self.cross_judged = cross_judged
         self.good_share = evidence.share() if evidence.heard else None
         self._inputs = inputs
         self._double = Evidence.of_tensors(evidence.state_dict()).double().requires_grad_(False)
@@ -119,7 +122,13 @@ class EvidenceJudge(FittedJudge):
 
     def tensors(self) -> dict[str, Tensor]:
         state = {} if self.random_state is None else {"random_state": self.random_state}
-        odd = torch.tensor(list(json.dumps(self.odd).encode()), dtype=torch.uint8)
+        if self.cross_judged is not None:
+            state |= {
+                "cross_judged.good": torch.from_numpy(self.cross_judged.good),
+                "cross_judged.fold": torch.from_numpy(self.cross_judged.fold),
+                "cross_judged.fingerprint": _as_tensor(self.cross_judged.fingerprint),
+            }
+        odd = _as_tensor(json.dumps(self.odd))
         return {**self.evidence.state_dict(), "inputs": self._inputs, "odd": odd, **state}
 
     def configuration(self) -> dict[str, Any]:
@@ -129,15 +138,31 @@ class EvidenceJudge(FittedJudge):
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> EvidenceJudge:
-        own = dict(tensors)
+        own, of_folds = not_below(tensors, "cross_judged"), below(tensors, "cross_judged")
         inputs, odd, state = own.pop("inputs"), own.pop("odd"), own.pop("random_state", None)
+        cross_judged = None
+        if of_folds:
+            cross_judged = CrossJudged(
+                of_folds["good"].numpy(),
+                of_folds["fold"].numpy(),
+                _as_text(of_folds["fingerprint"]),
+            )
         return cls(
             spaces,
             Evidence.of_tensors(own),
             inputs,
-            odd=json.loads(bytes(odd.tolist())),
+            odd=json.loads(_as_text(odd)),
+            cross_judged=cross_judged,
             random_state=state,
         )
+
+
+def _as_tensor(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+def _as_text(tensor: Tensor) -> str:
+    return bytes(tensor.tolist()).decode()
 
 
 def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[str]) -> Signal:
@@ -154,14 +179,15 @@ def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[st
     if name in strangers:
         more = "it neither rates clean steps above noisy ones nor agrees with the others"
         return Signal(name, False, f"{told}; but {more}")
-    if ground.heard_of_steps:
+    level = step_level(name, int(ground.groups))
+    if ground.heard(level):
         more = (
             "it does not predict them better than likelihood does"
             if name == "consensus"
             else "there is nothing heard that it could be held against"
         )
         return Signal(name, False, f"{told}; but {more}")
-    return Signal(name, False, f"{told}, where under {step_level(ground.groups):.0%} is needed")
+    return Signal(name, False, f"{told}, where under {level:.0%} is needed")
 
 
 def _doing(evidence: Evidence) -> Signal:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from sdil.demonstrations import Demonstrations
 from sdil.judges.episodes import cross_fit_pace
 from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import (
     AGREES,
     APART,
+    MANY,
+    UNANCHORED,
     Ground,
     agreement_with_others,
     chance_of_gain,
@@ -22,13 +25,12 @@ from sdil.judges.hearing import (
 from sdil.judges.joining import bin_middles, estimate_good_share, weigh_signals, worth
 from sdil.judges.material import Material
 from sdil.judges.witnesses import GatheringFields, Witnesses
-from sdil.judging import GoodShare
+from sdil.judging import CrossJudged, GoodShare
 from sdil.spaces import Array
 from sdil.training import Stages
 
 _IDLING = 0.3  # a step that idles is worth what this share of acting ones are under
 _WAITING = 0.1  # and this share where it is asked how well an episode went: waiting gets nowhere
-_UNANCHORED = ("efficiency",)  # signals that know nothing of what clean demonstrations aim at
 _FAR_UNDER = 5.0  # robust standard deviations under the others
 
 
@@ -84,19 +86,25 @@ class Gathering:
             self.material.group[steps],
         )
         known = not np.isnan(self.told[name][self.material.noisy]).all()
-        if known and needs and self.grounds[name].heard_of_steps:
+        if known and needs and self._passes(name):
             self.heard.append(name)
 
+    def _passes(self, name: str) -> bool:
+        ground = self.grounds[name]
+        return ground.heard(step_level(name, ground.groups))
+
     def _refuse_strangers(self) -> None:
-        """A signal without an aim that neither rates clean steps above noisy ones nor agrees with
-        the others on noisy ones is about something else: whoever goes straight to a wrong place is
-        efficient."""
+        """A signal that neither rates clean steps above noisy ones nor agrees with the others on
+        noisy ones is about something else: whoever goes straight to a wrong place is efficient.
+        Few clean groups are too little to say so of signals that know the aim."""
         clean, noisy = self._acting
+        few = len(np.unique(self.material.group[clean])) < MANY
         while len(self.heard) > 1:
             agreement = {
                 name: agreement_with_others(name, {n: self.told[n][noisy] for n in self.heard})
                 for name in self.heard
-                if name in _UNANCHORED
+                if name != "likelihood"
+                and (name in UNANCHORED or not few)
                 and separation(self.told[name][clean], self.told[name][noisy]) < APART
             }
             stranger = min(agreement, key=lambda name: agreement[name], default=None)
@@ -118,10 +126,9 @@ class Gathering:
             return
         steps = material.reference[self.acts[material.reference]]
         gain = self.told["consensus"][steps] - alone[steps]
-        agrees = chance_of_gain(gain, material.group[steps]) < step_level(
-            self.grounds["consensus"].groups
-        )
-        if agrees and self.grounds["consensus"].heard_of_steps:  # one witness, not two
+        level = step_level("consensus", self.grounds["consensus"].groups)
+        agrees = chance_of_gain(gain, material.group[steps]) < level
+        if agrees and self._passes("consensus"):  # one witness, not two
             self.heard = ["consensus", *(name for name in self.heard if name != "likelihood")]
 
     def _weigh(self) -> tuple[Array, GoodShare]:
@@ -189,6 +196,25 @@ class Gathering:
             total += self.final.worth(name, signal)
         self.final.idling.copy_(torch.from_numpy(np.quantile(total, [_IDLING, _WAITING])))
         self.final.caps.copy_(self.final.doing.idle.any())
+
+    def cross_judged(self, demos: Demonstrations) -> CrossJudged | None:
+        """How probably each noisy step is good by those that never saw a fold of the clean groups;
+        None where there are no folds, or no step signal is heard."""
+        material, noisy = self.material, self.material.noisy
+        if not self.heard or not len(noisy) or not material.n_folds:
+            return None
+        index, acts = torch.from_numpy(noisy), self.acts[noisy]
+        settle, prior = self.final.settling(material.windows, index), self._weigh()[1].odds[0]
+        found = []
+        for view in self.witnesses.views[:-1]:
+            total = np.zeros(len(noisy))
+            for name in self.heard:
+                signal = view.tell(name, material.windows, index).numpy()
+                odds = self.final.log_odds[STEP_SIGNALS.index(name)].numpy()
+                total += worth(signal, bin_middles(signal[acts]), odds)
+            found.append(1.0 / (1.0 + np.exp(-(prior + settle(total)))))
+        first = np.cumsum(demos.clean.lengths) - demos.clean.lengths
+        return CrossJudged(np.array(found, np.float16), material.fold[first], demos.fingerprint())
 
     def _odd_by_steps(self) -> dict[str, str]:
         """Clean groups that are rated far under the others."""

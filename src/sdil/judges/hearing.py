@@ -24,22 +24,25 @@ EPISODE_LEVEL = 0.05
 """How often chance alone may be heard for episodes; for steps see `step_level`."""
 RATHER = 0.5
 """Where clean groups stand out, signals are heard that do better than chance does at its median."""
+MANY = 8
+"""Clean groups from which on a test has some power."""
+UNANCHORED = ("efficiency",)
+"""Step signals that know nothing of what clean demonstrations aim at."""
 APART, AGREES = 0.6, 0.25
 """Areas and rank correlations from which on a signal of steps is taken to be about the same."""
 _MAY_HOLD_A_BAD_ONE = 4  # clean groups
 _LOW, _FAR_APART = 0.25, 0.8  # an odd one is among this share of noisy ones; the others' area
 _DEALT = 4_000  # times that groups are dealt out anew
 _RANKED = 5  # groups from which on ranks are tested: under it no order of them is rare enough
-_MANY = 8  # clean groups from which on a test has some power
 
 
-def step_level(groups: int) -> float:
+def step_level(name: str, groups: int) -> float:
     """How often chance alone may be heard for steps.
 
-    Of few groups hardly any order is rare, and a signal that is refused wrongly costs more there
-    than one that is heard wrongly: what it is worth is weighed anyway.
+    Of few groups hardly any order is rare, and there a signal that is refused wrongly costs more
+    than one that is heard wrongly: what it is worth is weighed anyway. Not so without an aim.
     """
-    return 0.10 if groups >= _MANY else 0.25
+    return 0.10 if groups >= MANY or name in UNANCHORED else 0.25
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,6 @@ class Ground:
 
     def heard(self, level: float) -> bool:
         return self.chance < level
-
-    @property
-    def heard_of_steps(self) -> bool:
-        return self.heard(step_level(self.groups))
 
 
 NOTHING = Ground(np.nan, 1.0, 0)

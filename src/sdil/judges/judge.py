@@ -71,6 +71,7 @@ class Judge:
             evidence,
             material.inputs,
             odd=odd,
+            cross_judged=gathering.cross_judged(demos),
             random_state=generator.get_state(),
             hyperparameters=asdict(self),
             seed=seed,

@@ -50,14 +50,19 @@ class StepNetwork(nn.Module):
         self, states: Tensor, actions: Tensor | None = None, extra: Tensor | None = None
     ) -> Tensor:
         """(B,), or (B, outputs) where there are several."""
-        parts = [self.standardise(states)]
-        if self.n_actions:
-            assert actions is not None
-            parts.append(F.one_hot(actions.long(), self.n_actions).to(parts[0].dtype))
+        parts = [self.inputs(states, actions)]
         if extra is not None:
             parts.append(extra[:, None])
         out: Tensor = self.body(torch.cat(parts, 1))
         return out[:, 0] if out.shape[1] == 1 else out
+
+    def inputs(self, states: Tensor, actions: Tensor | None = None) -> Tensor:
+        """What the first layer sees: standardised states, and actions one-hot. (B, inputs)"""
+        parts = [self.standardise(states)]
+        if self.n_actions:
+            assert actions is not None
+            parts.append(F.one_hot(actions.long(), self.n_actions).to(parts[0].dtype))
+        return torch.cat(parts, 1)
 
 
 class StepScorer(nn.Module):

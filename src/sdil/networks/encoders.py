@@ -157,3 +157,12 @@ def mlp(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequential:
     for before, after in pairwise(sizes):
         parts += [nn.Linear(before, after), nn.LeakyReLU(0.1)]
     return nn.Sequential(*parts, nn.Linear(sizes[-1], outputs))
+
+
+@torch.no_grad()
+def soften(network: nn.Sequential, temperature: float) -> None:
+    """Divide what the last layer gives."""
+    last = network[-1]
+    assert isinstance(last, nn.Linear)
+    last.weight.div_(temperature)
+    last.bias.div_(temperature)

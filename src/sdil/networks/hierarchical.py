@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -21,6 +21,9 @@ from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
 from sdil.windows import STEPS_AT_ONCE, Window, Windows
+
+Predicts = Literal["mixture", "likeliest", "mean"]
+"""How skills decide on an action."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,20 @@ class SkillModel(nn.Module):
         """The same of all steps. (N, K)"""
         return torch.cat([self.selection(windows, part) for part in windows.parts()])
 
-    def logits(self, window: Window) -> Tensor:
-        """Action logits under the most probable skill. (B, n_actions)"""
-        skill = self.log_probs(window).argmax(1)
-        return self.pi_low(window.state, self.g.prototypes[skill])
+    def logits(self, window: Window, predicts: Predicts) -> Tensor:
+        """Action logits. (B, n_actions)
+
+        - mixture: by all skills, each as probable as it is: `log sum_k p(z^k) pi_low(a | s, z^k)`;
+        - likeliest: under the most probable skill;
+        - mean: under the mean of their prototypes.
+        """
+        log_probs = self.log_probs(window)
+        if predicts == "likeliest":
+            return self.pi_low(window.state, self.g.prototypes[log_probs.argmax(1)])
+        if predicts == "mean":
+            return self.pi_low(window.state, log_probs.exp() @ self.g.prototypes)
+        each = self.pi_low.for_every_skill(window.state, self.g.prototypes).log_softmax(2)
+        return (log_probs[:, :, None] + each).logsumexp(1)
 
 
 class HierarchicalPolicy(Policy):
@@ -91,12 +104,15 @@ class HierarchicalPolicy(Policy):
         discovery: SkillModel,
         inputs: Tensor,
         skill_optimality: Tensor,
+        predicts: Predicts = "mixture",
         judge: FittedJudge | None = None,
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
     ) -> None:
+        """`predicts` says how skills decide on an action (`SkillModel.logits`)."""
         self.spaces = spaces
         self.look_back = architecture.look_back
+        self.predicts = predicts
         self.judge = judge
         self.learner = learner
         self.hyperparameters = hyperparameters or {}
@@ -110,7 +126,7 @@ class HierarchicalPolicy(Policy):
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
 
     def action_probs(self, window: Window) -> Tensor:
-        return self._acting.logits(window.only(self.inputs)).softmax(1)
+        return self._acting.logits(window.only(self.inputs), self.predicts).softmax(1)
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge, and which skill it shows."""
@@ -156,14 +172,16 @@ class HierarchicalPolicy(Policy):
         }
 
     def configuration(self) -> dict[str, Any]:
-        return asdict(self._architecture)
+        return {**asdict(self._architecture), "predicts": self.predicts}
 
     @classmethod
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> HierarchicalPolicy:
         assert isinstance(spaces.action, gym.spaces.Discrete)
-        architecture, own = SkillArchitecture(**configuration), dict(tensors)
+        sizes_of, own = dict(configuration), dict(tensors)
+        predicts: Predicts = sizes_of.pop("predicts")
+        architecture = SkillArchitecture(**sizes_of)
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
         sizes = len(inputs), int(spaces.action.n)
         acting = SkillModel(*sizes, architecture, sees_next=False)
@@ -176,4 +194,5 @@ class HierarchicalPolicy(Policy):
             discovery=discovery,
             inputs=inputs,
             skill_optimality=skill_optimality,
+            predicts=predicts,
         )

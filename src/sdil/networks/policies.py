@@ -10,7 +10,7 @@ import gymnasium as gym
 from torch import Tensor, nn
 
 from sdil.judging import FittedJudge
-from sdil.networks.encoders import WindowFeatures, mlp
+from sdil.networks.encoders import WindowFeatures, mlp, soften
 from sdil.policy import Policy
 from sdil.spaces import Spaces, element_shape
 from sdil.windows import Window
@@ -43,11 +43,17 @@ class PlainNetwork(nn.Module):
         logits: Tensor = self.body(self.features(window))  # (B, n_actions)
         return logits
 
+    def soften(self, temperature: float) -> None:
+        """Divide the logits by it, for good."""
+        soften(self.body, temperature)
+
 
 class PlainPolicy(Policy):
     """Acts with a `PlainNetwork`."""
 
     kind = "plain"
+    temperature = 1.0
+    """By which its logits were divided after training; of one that was just trained."""
 
     def __init__(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.networks.encoders import Standardise, mlp
+from sdil.networks.encoders import Standardise, mlp, soften
 
 _SLOPE = 0.1  # of LeakyReLU below zero
 
@@ -28,11 +30,19 @@ class SkillMatching(nn.Module):
         return (-0.5 * torch.log(square + 1e-4)).log_softmax(1)
 
 
-def select(log_probs: Tensor, gumbel: Tensor, temperature: float) -> Tensor:
+def select(
+    log_probs: Tensor,
+    gumbel: Tensor,
+    temperature: float,
+    form: Literal["gumbel", "soft"] = "gumbel",
+) -> Tensor:
     """Eq. 2: a hard choice with a soft gradient (straight-through Gumbel-softmax). (B, K)
 
-    `gumbel` is noise from Gumbel(0, 1), of the same shape.
+    `gumbel` is noise from Gumbel(0, 1), of the same shape. The form "soft" chooses nothing: every
+    skill has its share.
     """
+    if form == "soft":
+        return log_probs.exp()
     soft = ((log_probs + gumbel) / temperature).softmax(1)
     hard = torch.zeros_like(soft).scatter(1, soft.argmax(1, keepdim=True), 1.0)
     return hard - soft.detach() + soft
@@ -60,6 +70,10 @@ class SkillPolicy(nn.Module):
         """The logits under each of the K skills. (B, K, n_actions)"""
         of_state = self.of_state(self.standardise(states))  # (B, hidden)
         return self._rest(of_state[:, None] + self.of_skill(prototypes))
+
+    def soften(self, temperature: float) -> None:
+        """Divide the logits by it, for good."""
+        soften(self.body, temperature)
 
     def _rest(self, first: Tensor) -> Tensor:
         return self.body(F.leaky_relu(first, _SLOPE))  # (..., n_actions)

@@ -29,6 +29,7 @@ from sdil.studies.grid import Results, State
 NAMES = {
     "reward": "reward",
     "reward_without_circles": "without circles",
+    "reward_sampled": "sampled",
     "reward_default": "as by default",
     "acc": "ACC",
     "macro_f": "macro-F",
@@ -44,7 +45,7 @@ NAMES = {
     "perplexity": "perplexity",
 }
 _PREDICTION = ("acc", "macro_f", "macro_auroc", "micro_auroc")
-_WAYS = ("reward_without_circles", "reward_default")  # of acting
+_WAYS = ("reward_without_circles", "reward_sampled", "reward_default")  # of acting
 _SCORES = ("score_auroc", "score_average_precision", "score_calibration_error", "score_brier")
 _AS_IT_IS = {"valid_nll", "perplexity"}  # the rest are shares, shown x100
 CANNOT_TELL: Verdict = "cannot tell with this many seeds"

@@ -39,7 +39,7 @@ class TrainingSteps:
     """All training steps, clean ones first, and what discovery needs to know of each."""
 
     def __init__(self, demos: Demonstrations, settings: DiscoveryFields, seed: int) -> None:
-        everything = demos.all
+        self.demos, everything = demos, demos.all
         lengths = as_tensor(everything.lengths)
         self.inputs = varying_inputs(everything)
         """The entries of an observation that are not the same throughout: the others can teach
@@ -121,7 +121,8 @@ def discovery_loss(
     f_bi, g, pi_low = model.encoder, model.g, model.pi_low
     embeddings = f_bi.body(batch.features)  # z'_t (B, d_z)
     log_probs = g.log_probs(embeddings)  # Eq. 1 (B, K)
-    chosen = select(log_probs, random.gumbel, settings.temperature)  # Eq. 2 (B, K)
+    noise, form = random.gumbel, settings.selection
+    chosen = select(log_probs, noise, settings.temperature, form)  # Eq. 2 (B, K)
     skills = chosen @ g.prototypes  # z_t (B, d_z)
     logits = pi_low.act(batch.states, skills)
     terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
@@ -360,9 +361,10 @@ class Discovery:
             clip_preference=self.settings.clip_preference,
         )
         if self._judged is None:
-            self.scores = torch.where(
-                self.steps.is_clean, 1.0, step_scores(chosen, self.skill_optimality)
-            )
+            told = step_scores(chosen, self.skill_optimality)
+            if self.settings.score_by_likelihood:
+                told = told * (chosen * torch.cat(likelihood)).sum(1)
+            self.scores = torch.where(self.steps.is_clean, 1.0, told)
 
 
 def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:

@@ -31,6 +31,9 @@ class DiscoveryFields:
     """Steps per update."""
     temperature: Positive = 1.0
     """Of the Gumbel-softmax that selects skills in training."""
+    selection: Literal["gumbel", "soft"] = "gumbel"
+    """Of skills in training: gumbel, one is drawn, as in the paper; soft, each has its share, as in
+    the authors' code."""
     mi_weight: Weight = 1.0
     """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
     usage_weight: Weight = 3.0
@@ -59,6 +62,8 @@ class DiscoveryFields:
     """Keeps the preference score from a division by zero."""
     clip_preference: bool = True
     """Whether the preference score is clipped to [-1, 1]; not in the paper."""
+    score_by_likelihood: bool = False
+    """Whether the skills' score of a step is multiplied by p(a_t), as in the authors' code."""
     clean_share: Share = 0.25
     """Share of each discovery batch drawn from the clean set; 0 draws from both as they come."""
     discovery_epochs: Count = 15

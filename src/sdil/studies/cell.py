@@ -43,7 +43,7 @@ class Cell:
     """Noisy ones; 0 is the paper's setting "clean only", None: all there are (mimic)."""
     fields: tuple[tuple[str, Value], ...] = ()
     """The learner's fields that differ from its defaults, sorted by name."""
-    noise: Literal["paper", "segments"] = "paper"
+    noise: Literal["paper", "segments", "worst"] = "paper"
     """What is wrong with the noisy set."""
     noisy_random_steps: Share | None = None
     """The share of random steps in noisy episodes; None: the task's own."""
@@ -53,6 +53,9 @@ class Cell:
     """The judge that the learner is given; None: it brings its own, where it needs one."""
     judge_fields: tuple[tuple[str, Value], ...] = ()
     """The judge's fields that differ from its defaults, sorted by name."""
+    valid: bool = True
+    """Whether clean demonstrations are given for validation beside those to train on; otherwise the
+    latter are all there are."""
     offline: bool = False
     """Whether a learner that could practise in the environment may not."""
     measured: Literal["all", "validation"] = "all"

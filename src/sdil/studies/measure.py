@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sdil.acting import DEFAULT, GREEDY, ListenToValue, WithoutCircles, describe_acting
+from sdil.acting import DEFAULT, GREEDY, ListenToValue, Sample, WithoutCircles, describe_acting
 from sdil.demonstrations import Demonstrations
 from sdil.evaluation.metrics import action_metrics, mean_nll, predict_recorded
 from sdil.evaluation.rollout import evaluate
@@ -72,12 +72,13 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
     if learner.environment != "never" and not inputs["offline"]:
         more["env"] = pool.environment
     epochs: list[Epoch] = []
+    given = pool.valid if inputs["valid"] else None
     began = time.process_time()
     if inputs["judge"] is not None and len(pool.train.noisy):
         judge = make_judge(inputs["judge"], **inputs["judge_fields"])
-        more["judge"] = judge.fit(pool.train, valid=pool.valid, seed=inputs["seed"])
+        more["judge"] = judge.fit(pool.train, valid=given, seed=inputs["seed"])
     policy = learner.fit(
-        pool.train, valid=pool.valid, seed=inputs["seed"], on_epoch=epochs.append, **more
+        pool.train, valid=given, seed=inputs["seed"], on_epoch=epochs.append, **more
     )
     seconds = time.process_time() - began
     probs, actions = predict_recorded(policy, pool.valid.clean)
@@ -114,7 +115,7 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
 
 def _acted(policy: Policy, task: str, seed: int) -> dict[str, Any]:
     """What the policy earns greedily, the one way in which all are compared, and in others."""
-    ways = [GREEDY, WithoutCircles.name, DEFAULT]
+    ways = [GREEDY, WithoutCircles.name, Sample.name, DEFAULT]
     if policy.judge is not None and policy.judge.advice() is not None:
         ways.append(ListenToValue.name)
     with warnings.catch_warnings():  # here it does not matter whether a rule is called for

@@ -47,7 +47,7 @@ from sdil.tasks import TASK_NAMES
 
 _KEYS = (
     *("title", "tasks", "clean", "noisy", "seeds", "learners", "champion", "measure"),
-    *("noise", "expert_share", "offline"),
+    *("noise", "expert_share", "valid", "offline"),
 )
 _SETTINGS = ("both", "clean only")
 
@@ -83,8 +83,9 @@ class _Reader:
         if measure not in MEASURES:
             self._complain("measure", f"one of {', '.join(MEASURES)} is needed, not {measure!r}")
         more = {
-            "noise": self._one(about, "noise", lambda v: v in ("paper", "segments"), "paper"),
+            "noise": self._one(about, "noise", _a_noise, "paper"),
             "expert_share": float(self._one(about, "expert_share", _a_share, 0.0)),
+            "valid": self._one(about, "valid", lambda v: isinstance(v, bool), True),
             "offline": self._one(about, "offline", lambda v: isinstance(v, bool), False),
         }
         rows = self._learners(about)
@@ -218,6 +219,10 @@ def _a_size(value: Any) -> bool:
 
 def _a_seed(value: Any) -> bool:
     return fits(value, Seed)
+
+
+def _a_noise(value: object) -> bool:
+    return value in ("paper", "segments", "worst")
 
 
 def _a_share(value: Any) -> bool:

@@ -17,7 +17,7 @@ from sdil.tasks.experts import Expert, ExpertKind, agent, planner
 from sdil.trajectories import Trajectory
 from sdil.truth import Truth
 
-NoiseKind = Literal["paper", "segments"]
+NoiseKind = Literal["paper", "segments", "worst"]
 Progress = Callable[[int, int], None]
 
 SEGMENT_NAMES = ("good", "detour", "random")
@@ -110,9 +110,10 @@ class Task:
             interrupted = name == "noisy" and noise == "segments"
             draw = np.random.default_rng([seed, which])
             for i in range(count):
-                made[name].append(
-                    self._one(recipes[name], expert, interrupted, draw, f"{name}-{i}")
-                )
+                episode = self._one(recipes[name], expert, interrupted, draw, f"{name}-{i}")
+                if name == "noisy" and noise == "worst":
+                    episode = self._worst(len(episode.good), draw, f"{name}-{i}")
+                made[name].append(episode)
                 if on_progress is not None:
                     on_progress(len(made["clean"]) + len(made["noisy"]), clean + noisy)
         first = made["clean"][0].table
@@ -159,6 +160,19 @@ class Task:
             f"{self.name}: {_TRIES_PER_EPISODE} episodes in a row did not fit {recipe}; "
             "change the share of random steps"
         )
+
+    def _worst(self, length: int, draw: np.random.Generator, name: str) -> _Episode:
+        """An episode each step of which leads farthest from the goal."""
+        seed = int(draw.integers(2**31))
+        table = self.table_of_seed(seed)
+        rng = np.random.default_rng(draw.integers(2**63))
+        walk = _Walk(table, table.start_state(seed), rng, self.actions)
+        while len(walk.actions) < length and not walk.over:
+            at = walk.states[-1]
+            away = np.where(table.end[at], -1.0, table.distance_to_goal[table.next_state[at]])
+            farthest = max(away[action] for action in self.actions)
+            walk.step(int(rng.choice([a for a in self.actions if away[a] == farthest])), _GOOD)
+        return walk.episode(name)
 
 
 @cache

@@ -8,8 +8,8 @@ import torch
 
 from conftest import episode
 from sdil import Demonstrations, InputError, Trajectory
-from sdil.evaluation import cross_fitting
-from sdil.evaluation.cross_fitting import CrossFitted, Folds, cross_fit
+from sdil.networks import cross_fitting
+from sdil.networks.cross_fitting import CrossFitted, Folds, cross_fit
 
 
 @pytest.fixture
@@ -68,11 +68,13 @@ def test_steps_are_drawn_by_what_they_weigh(grouped):
 
 def test_clones_are_measured_on_the_groups_they_have_not_seen(grouped):
     folds, rows = Folds.deal(grouped, seed=0), 2
-    clones = cross_fitting._clones(folds, rows, 3, 4)
+    clones = cross_fitting._clones(folds, rows, 3, 64, 4)
     with torch.no_grad():
         clones.weights[2] += torch.randn(12, 64, 4)  # the rows differ
     states, actions = torch.randn(24, 3), torch.randint(4, (24,))
-    measured = cross_fitting._LeftOut(folds, rows).measure(clones, states, actions)
+    (measured,) = cross_fitting._LeftOut(folds, rows).measure(
+        clones, lambda steps: states[steps], actions
+    )
     logits = clones(states.expand(12, -1, -1)).log_softmax(2).detach()
     for row in range(rows):
         for group, fold in enumerate(folds.of_group):
@@ -90,11 +92,31 @@ def test_how_long_to_train_is_what_was_best_elsewhere():
     nll = np.array([[9.0, 1, 5, 9], [1, 5, 4, 9], [5, 9, 1, 0]])  # (looks, groups)
     # without fold 0: 3, 4.5, 5; without 1: 7.7, 4.7, 2; without 2: 6.3, 5, 4.7
     looks = np.stack([nll, nll / 10], 1)[:, :, None]
-    found = cross_fitting._at_the_best(looks, folds)
+    found = cross_fitting._at_the_best(looks, np.ones((len(looks), 2)), folds, 0, (9.0, 1.0))
     assert found.nll.tolist() == [[9, 9, 1, 9]]
     assert found.error.tolist() == [[0.9, 0.9, 0.1, 0.9]]
     two = Folds(np.array([0, 1, 1, 0]), np.arange(4), np.ones((2, 1), bool))
-    assert cross_fitting._at_the_best(looks, two).nll.tolist() == [[5, 9, 1, 0]]  # all: the last
+    of_all = cross_fitting._at_the_best(looks, np.ones((len(looks), 2)), two, 0, (9.0, 1.0))
+    assert of_all.nll.tolist() == [[5, 9, 1, 0]]  # all: the last
+
+
+def test_short_trainings_count_only_where_longer_ones_are_hopeless():
+    """One weighting, two folds of a group each; three lengths by two temperatures."""
+    folds = Folds(np.array([0, 1]), np.arange(2), np.ones((2, 1), bool))
+    each = np.array([(n, t) for n in (10, 100, 200) for t in (1.0, 2.0)])
+    nll = np.array([[1.0, 1], [2, 2], [5, 5], [3, 3], [6, 6], [4, 4]])
+    error = np.full_like(nll, 0.5)
+    tried = np.stack([nll, error], 1)[:, :, None]
+
+    def found(at_least: int, usual: tuple[float, float]) -> tuple[int, float]:
+        best = cross_fitting._at_the_best(tried, each, folds, at_least, usual)
+        return int(best.updates[0]), float(best.temperature[0])
+
+    assert found(0, (9.0, 0.9)) == (10, 1.0)
+    assert found(100, (9.0, 0.9)) == (100, 2.0)
+    assert found(100, (2.5, 0.6)) == (100, 2.0)  # less likely than usual, but oftener right
+    assert found(100, (2.5, 0.4)) == (10, 1.0)
+    assert found(1_000, (9.0, 0.9)) == (200, 2.0)  # nobody trained so long
 
 
 def fit(demos: Demonstrations, weights: list[np.ndarray], seed: int = 0) -> CrossFitted:

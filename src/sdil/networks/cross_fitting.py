@@ -1,0 +1,300 @@
+"""Behaviour cloning by several weightings of the noisy steps, measured on clean groups left out.
+
+It tells whom to trust, and how long to train on everything. All clones, one for each weighting and
+fold (two where folds are few), are small networks that train side by side. Folds are whole groups
+of the clean set; noisy episodes of a group that is left out are left out with it. Clones of one
+fold start from the same weights and draw by the same random numbers whatever their weighting, so
+that what differs between them is the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import gymnasium as gym
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sdil.demonstrations import Demonstrations, split_groups
+from sdil.networks.encoders import RecordedFeatures, WindowFeatures
+from sdil.networks.ensemble import Ensemble
+from sdil.spaces import Array, require_vectors_and_discrete_actions
+from sdil.training import seeded
+from sdil.windows import STEPS_AT_ONCE, Windows, varying_inputs
+
+Progress = Callable[[int, int], None]
+MOST_FOLDS = 5
+LOOKS = (25, 50, 75, 100, 150, 200, 250, 300, 400, 500, 600, *range(800, 2_001, 200))
+"""After how many updates the clones are measured on the steps left out."""
+SURE, GAIN, EPOCHS = 600, 0.005, 25
+"""After so many updates training ends where the second half of them gained no weighting more NLL,
+or where all steps were gone through so often."""
+HIDDEN, BATCH, LEARNING_RATE, WEIGHT_DECAY = 64, 256, 1e-3, 5e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Which clean steps are left out together, and which noisy ones with them."""
+
+    of_group: Array
+    """The fold in which each of G clean groups is left out; K or more: in none. (G,)"""
+    group_of_step: Array
+    """The group of each clean step. (clean steps,)"""
+    noisy: Array
+    """Which noisy steps each of K folds may learn from. (K, noisy steps)"""
+
+    @staticmethod
+    def deal(demos: Demonstrations, *, seed: int) -> Folds:
+        """At most `MOST_FOLDS` folds; an episode without a group stands alone."""
+        groups = demos.clean.groups
+        n_folds = min(MOST_FOLDS, demos.n_clean_groups)
+        fold = np.zeros(len(groups), np.int64)
+        for k, part in enumerate(split_groups(groups, (1.0,) * n_folds, seed=seed)):
+            fold[part] = k
+        return Folds.of_episodes(demos, fold)
+
+    @staticmethod
+    def of_episodes(demos: Demonstrations, fold: Array) -> Folds:
+        """By the fold of each clean episode, the same within a group. (clean episodes,)"""
+        groups = demos.clean.groups
+        numbers: dict[object, int] = {}
+        group_of = np.array(
+            [
+                numbers.setdefault(i if group is None else group, len(numbers))
+                for i, group in enumerate(groups)
+            ]
+        )
+        of_group = np.zeros(len(numbers), np.int64)
+        of_group[group_of] = fold
+        noisy = np.ones((int(fold.max()) + 1, demos.noisy.n_steps), bool)
+        for k, allowed in enumerate(noisy):
+            left_out = {groups[i] for i in np.flatnonzero(fold == k)} - {None}
+            away = np.array([group in left_out for group in demos.noisy.groups], bool)
+            allowed[:] = ~np.repeat(away, demos.noisy.lengths)
+        return Folds(of_group, np.repeat(group_of, demos.clean.lengths), noisy)
+
+    @staticmethod
+    def leave_out(demos: Demonstrations, last: int) -> Folds:
+        """One fold, of the last clean episodes: all others are always learned from."""
+        n = len(demos.clean)
+        of_group = np.where(np.arange(n) < n - last, 1, 0)
+        steps = np.repeat(np.arange(n), demos.clean.lengths)
+        return Folds(of_group, steps, np.ones((1, demos.noisy.n_steps), bool))
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.of_group)
+
+    @property
+    def left_out(self) -> Array:
+        """The groups that are left out at some time. (G,) booleans"""
+        return self.of_group < len(self)
+
+    @property
+    def of_clones(self) -> Array:
+        """The fold of each clone of a weighting: there are several of each where folds are few."""
+        return np.tile(np.arange(len(self)), max(1, round(MOST_FOLDS / len(self))))
+
+    def __len__(self) -> int:
+        return len(self.noisy)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """What clones by R weightings say of the clean steps that they have not seen."""
+
+    nll: Array
+    """Negative log-likelihood of the recorded actions, mean over each group's steps; of the groups
+    that are left out at some time. (R, G)"""
+    error: Array
+    """The share of steps at which another action is the likeliest. (R, G)"""
+    updates: Array
+    """After how many updates each was best, on average over all groups. (R,)"""
+    temperature: Array
+    """And by which its logits were divided then. (R,)"""
+
+
+def cross_fit(
+    demos: Demonstrations,
+    folds: Folds,
+    weights: Array,
+    *,
+    look_back: int = 0,
+    hidden: int = HIDDEN,
+    at_least: int = 0,
+    temperatures: tuple[float, ...] = (1.0,),
+    seed: int = 0,
+    on_progress: Progress | None = None,
+) -> CrossFitted:
+    """Clone clean steps, which weigh 1, and noisy ones by `weights`: (R, noisy steps), or
+    (R, K, noisy steps) where each of K folds has its own.
+
+    How many updates a clone gets is what was best on average in the other folds of its weighting:
+    no group has a say in how it is measured itself. Two folds have too few others, and use both.
+    Only the scale of the inputs, and when nobody gains any more, are told from all groups.
+    Fewer than `at_least` updates do not count, unless more predict worse than how often clean steps
+    take each action does, by likelihood and surely by naming the commonest. Logits are divided by that of
+    `temperatures` which is best with it: who is too sure of himself need not stop early.
+    """
+    require_vectors_and_discrete_actions(demos.spaces, "behaviour cloning")
+    assert isinstance(demos.spaces.action, gym.spaces.Discrete)
+    everything = demos.all
+    windows = Windows(everything, look_back, varying_inputs(everything))
+    n_actions = int(demos.spaces.action.n)
+    features = WindowFeatures(windows.observations.shape[1], n_actions, look_back)
+    features.standardise.fit(windows)
+    recorded = RecordedFeatures(windows, features)
+    actions = windows.actions_at(torch.arange(len(windows))).long()
+
+    def inputs(steps: Tensor) -> Tensor:
+        """(clones, n) to (clones, n, F)"""
+        return recorded.at(steps.flatten())[0].view(*steps.shape, -1)
+
+    with seeded(seed) as generator:
+        clones = _clones(folds, len(weights), features.size, hidden, n_actions)
+    drawn = _Draws(folds, weights, generator)
+    held = _LeftOut(folds, len(weights), temperatures)
+    optimiser = torch.optim.Adam(
+        clones.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
+    )
+    looks: list[Tensor] = []
+    for before, after in pairwise((0, *LOOKS)):
+        for batch in drawn.batches(after - before):  # (clones, BATCH)
+            logits = clones(inputs(batch))
+            loss = F.cross_entropy(logits.flatten(0, 1), actions[batch].flatten(), reduction="sum")
+            optimiser.zero_grad()
+            (loss / BATCH).backward()  # each clone's gradient is what it would be alone
+            optimiser.step()
+        looks.append(held.measure(clones, inputs, actions))
+        if on_progress is not None:
+            on_progress(after, LOOKS[-1])
+        often = after * BATCH >= EPOCHS * len(windows)
+        if after >= SURE and (often or _last_gain(looks) <= GAIN):
+            break
+    clean = actions[: demos.clean.n_steps]
+    usual = clean.bincount(minlength=n_actions).double() / len(clean)
+    as_usual = float(-(usual * usual.clamp(min=1e-9).log()).sum()), float(1 - usual.max())
+    each = np.array([(n, t) for n in LOOKS[: len(looks)] for t in temperatures])
+    tried = torch.cat(looks).numpy()  # (looks * temperatures, 2, R, G)
+    return _at_the_best(tried, each, folds, at_least, as_usual)
+
+
+def _last_gain(looks: list[Tensor]) -> float:
+    """What the second half of the updates has gained the weighting that gained most, in NLL."""
+    nll = torch.stack(looks)[:, :, 0].min(1).values.mean(2)  # (looks, R)
+    early = sum(updates <= LOOKS[len(looks) - 1] / 2 for updates in LOOKS)
+    return float((nll[:early].min(0).values - nll.min(0).values).max())
+
+
+def _clones(folds: Folds, rows: int, inputs: int, hidden: int, outputs: int) -> Ensemble:
+    """Those of one weighting together, in the order of `of_clones`."""
+    first = Ensemble(len(folds.of_clones), inputs, hidden, outputs)
+    clones = Ensemble(rows * len(first), inputs, hidden, outputs)
+    with torch.no_grad():
+        for mine, same in zip(clones.parameters(), first.parameters(), strict=True):
+            mine.copy_(same.repeat(rows, 1, 1))
+    return clones
+
+
+class _Draws:
+    """Steps to learn from, drawn for each clone by what they weigh."""
+
+    def __init__(self, folds: Folds, weights: Array, generator: torch.Generator) -> None:
+        self._generator, self._folds = generator, folds
+        self._ladders = []
+        for of_row in weights:
+            of_folds = np.broadcast_to(of_row, folds.noisy.shape)
+            for fold, noisy in enumerate(folds.noisy):
+                clean = folds.of_group[folds.group_of_step] != fold
+                weight = np.concatenate([clean.astype(float), of_folds[fold] * noisy])
+                steps = np.flatnonzero(weight)
+                ladder = torch.from_numpy(np.cumsum(weight[steps]))
+                self._ladders.append((torch.from_numpy(steps), ladder))
+
+    def batches(self, count: int) -> Tensor:
+        """(count, clones, BATCH)"""
+        of_clones, n_folds = self._folds.of_clones, len(self._folds)
+        size = (len(of_clones), count, BATCH)
+        luck = torch.rand(size, generator=self._generator, dtype=torch.float64)
+        found = []
+        for first in range(0, len(self._ladders), n_folds):  # of a weighting
+            for fold, mine in zip(of_clones, luck, strict=True):
+                steps, ladder = self._ladders[first + fold]
+                at = torch.searchsorted(ladder, mine * ladder[-1], right=True)
+                found.append(steps[at.clamp(max=len(steps) - 1)])
+        return torch.stack(found, 1)
+
+
+class _LeftOut:
+    """The steps that clones are measured on."""
+
+    def __init__(self, folds: Folds, rows: int, temperatures: tuple[float, ...] = (1.0,)) -> None:
+        self._rows, self._folds, self._temperatures = rows, folds, temperatures
+        of_step = folds.of_group[folds.group_of_step]
+        longest = int(np.bincount(of_step).max())
+        steps = torch.zeros(len(folds), longest, dtype=torch.int64)
+        groups = torch.full_like(steps, folds.n_groups)  # none: only filled up
+        for fold in range(len(folds)):
+            mine = torch.from_numpy(np.flatnonzero(of_step == fold))
+            steps[fold, : len(mine)] = mine
+            groups[fold, : len(mine)] = torch.from_numpy(folds.group_of_step)[mine]
+        self._steps, self._groups = steps[folds.of_clones], groups[folds.of_clones]
+        self._sizes = torch.from_numpy(np.bincount(folds.group_of_step))
+
+    @torch.no_grad()
+    def measure(
+        self, clones: Ensemble, inputs: Callable[[Tensor], Tensor], actions: Tensor
+    ) -> Tensor:
+        """NLL and error of each group under the clones that have not seen it, by each temperature.
+        (temperatures, 2, R, G)"""
+        n = len(self._temperatures)
+        total = torch.zeros(n, 2, len(clones), self._folds.n_groups + 1, dtype=torch.float64)
+        at_once = max(1, STEPS_AT_ONCE // len(clones))
+        for steps, groups in zip(
+            self._steps.split(at_once, 1), self._groups.split(at_once, 1), strict=True
+        ):
+            steps, groups = steps.repeat(self._rows, 1), groups.repeat(self._rows, 1)
+            logits, taken = clones(inputs(steps)), actions[steps]
+            wrong = (logits.argmax(2) != taken).double()
+            for at, temperature in zip(total, self._temperatures, strict=True):
+                softer = (logits / temperature).movedim(2, 1)
+                nll = F.cross_entropy(softer, taken, reduction="none")  # (clones, n)
+                at[0].scatter_add_(1, groups, nll.double())
+                at[1].scatter_add_(1, groups, wrong)
+        by_group = total.view(n, 2, self._rows, -1, total.shape[3]).sum(3)[..., :-1]
+        of_each = len(self._folds.of_clones) // len(self._folds)
+        return by_group / self._sizes / of_each
+
+
+def _at_the_best(
+    tried: Array, each: Array, folds: Folds, at_least: int, as_usual: tuple[float, float]
+) -> CrossFitted:
+    """Each fold as it was when the others were at their best.
+
+    `tried`: (L, 2, R, G), after so many updates and by such a temperature as `each` says. (L, 2)
+    """
+    chosen = np.empty(tried.shape[1:])
+    late = each[:, 0] >= min(at_least, each[-1, 0])
+
+    def best(groups: Array) -> Array:
+        """Where each weighting is best on these groups. (R,)"""
+        nll = tried[:, 0][:, :, groups].mean(2)  # (L, R)
+        of_late = np.where(late[:, None], nll, np.inf).argmin(0)
+        rows = np.arange(nll.shape[1])
+        error = tried[of_late, 1, rows][:, groups]  # (R, groups)
+        surely = error.mean(1) - error.std(1) / np.sqrt(error.shape[1])
+        hopeless = (nll[of_late, rows] > as_usual[0]) & (surely > as_usual[1])
+        return np.where(hopeless, nll.argmin(0), of_late)
+
+    for fold in range(len(folds)):
+        mine = folds.of_group == fold
+        others = (~mine if len(folds) > 2 else np.ones_like(mine)) & folds.left_out
+        for row, at in enumerate(best(others)):
+            chosen[:, row, mine] = tried[at][:, row, mine]
+    some = folds.left_out
+    updates, temperature = each[best(some)].T
+    return CrossFitted(chosen[0][:, some], chosen[1][:, some], updates.astype(int), temperature)
