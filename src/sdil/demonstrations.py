@@ -127,8 +127,9 @@ class Demonstrations:
             test=Demonstrations(test, nothing, self.spaces),
         )
 
-    def fingerprint(self) -> str:
-        """A hash of every value, name and space: equal exactly for equal demonstrations."""
+    def fingerprint(self, *, rewards: bool = True) -> str:
+        """A hash of every value, name and space: equal exactly for equal demonstrations, or for
+        those that are equal but for their rewards."""
         digest = hashlib.sha256(repr((self.spaces.observation, self.spaces.action)).encode())
         for trajectories in (self.clean, self.noisy):
             digest.update(b"set")
@@ -136,7 +137,9 @@ class Demonstrations:
                 digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
                 digest.update(np.ascontiguousarray(t.observations).data)  # no copy is made
                 digest.update(np.ascontiguousarray(t.actions).data)
-                digest.update(b"-" if t.rewards is None else np.ascontiguousarray(t.rewards).data)
+                if rewards:
+                    none = t.rewards is None
+                    digest.update(b"-" if none else np.ascontiguousarray(t.rewards).data)
         return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:

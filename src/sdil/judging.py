@@ -73,7 +73,7 @@ class CrossJudged:
     fold: Array
     """The fold of each clean episode. (clean episodes,)"""
     fingerprint: str
-    """Of the demonstrations."""
+    """Of the demonstrations, rewards apart."""
 
 
 class JudgesSteps(Protocol):

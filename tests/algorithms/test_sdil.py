@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -288,7 +288,10 @@ def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
     [
         SDIL(),
         SDIL.paper(),
+        SDIL.released(),
+        SDIL.presets()["paper-without-adv"],
         SDIL(score="pu"),
+        SDIL(noisy_share=0.5, predicts="likeliest"),
         SDIL(acting="greedy"),
         SDIL(zeta_step=0.0),
         SDIL(mi_weight=0.0),
@@ -314,6 +317,36 @@ def test_every_variant_trains_and_acts(variant, demos):
         policy = short.fit(demos, seed=0)
     assert sdil.evaluate(policy, "fourrooms", episodes=5).n_episodes == 5
     assert len(policy.score(demos.noisy)) == 60
+
+
+def test_what_is_released_differs_from_the_text_where_its_authors_differ():
+    text, code = asdict(SDIL.paper()), asdict(SDIL.released())
+    assert text["discovery_epochs"] == code["discovery_epochs"] == 70
+    assert text["discovery_min_updates"] == 2_000
+    differ = {name for name in text if text[name] != code[name]}
+    assert differ == {
+        *("selection", "predicts", "pu_interval", "delta", "score_by_likelihood"),
+        *("imitate_above", "distillation", "adv_weight", "adv_form"),
+    }
+    without = asdict(SDIL.presets()["paper-without-adv"])
+    assert {name for name in text if text[name] != without[name]} == {"adv_weight"}
+
+
+def test_skills_decide_together_alone_or_by_their_mean(demos):
+    policy = SHORT.fit(demos, seed=0)
+    windows = Windows(demos.clean, policy.look_back)
+    whole = windows.at(torch.arange(40))
+    model, window = policy._acting, whole.only(policy.inputs)
+    with torch.no_grad():
+        log_probs = model.log_probs(window)
+        each = model.pi_low.for_every_skill(window.state, model.g.prototypes).softmax(2)
+        by_hand = (log_probs.exp()[..., None] * each).sum(1)
+        torch.testing.assert_close(model.logits(window, "mixture").softmax(1), by_hand)
+        likeliest = each[torch.arange(len(each)), log_probs.argmax(1)]
+        torch.testing.assert_close(model.logits(window, "likeliest").softmax(1), likeliest)
+        mean = model.pi_low(window.state, log_probs.exp() @ model.g.prototypes)
+        torch.testing.assert_close(model.logits(window, "mean"), mean)
+    torch.testing.assert_close(policy.action_probs(whole), by_hand)
 
 
 def test_one_skill_is_a_plain_policy_on_the_state(demos):

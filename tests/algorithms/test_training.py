@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
 
 import sdil
 from sdil import BC, Demonstrations, InputError, Judge, Trajectory
@@ -20,7 +21,7 @@ from sdil.algorithms import JUDGES, LEARNERS, make_judge
 from sdil.demonstrations import hold_out
 from sdil.limits import Between, allowed, fits
 from sdil.networks.encoders import Standardise
-from sdil.training import seeded
+from sdil.training import TEMPERATURES, seeded
 from sdil.windows import Windows
 
 FEW = {"max_updates": 60, "min_updates": 40, "patience": 20}
@@ -285,21 +286,21 @@ def test_golden_run(name, demos):
 
 
 GOLDEN = {
-    "sdil": [0.37034, 0.65624],
-    "bc": [0.44729],
+    "sdil": [0.42087, 0.65624],
+    "bc": [0.47356],
     "density-irl": [0.63052],
     "mce-irl": [1.1215],
     "airl": [0.66171],
     "gail": [0.92994],
     "acil": [0.98375],
     "dwbc": [0.47902, 0.57067],
-    "isw-bc": [0.47163, 0.35471],
-    "demodice": [0.45945, 0.31586],
-    "ileed": [0.48558, 0.14432],
-    "cail": [0.47597, 0.18925],
+    "isw-bc": [0.44943, 0.39557],
+    "demodice": [0.42302, 0.29609],
+    "ileed": [0.44746, 0.13462],
+    "cail": [0.44887, 0.19624],
     "weighted-bc": [0.45561, 0.55391],
-    "scored-bc": [0.55334, 0.65624],
-    "oracle": [0.51421],
+    "scored-bc": [0.47693, 0.65624],
+    "oracle": [0.45579],
 }
 
 
@@ -499,9 +500,16 @@ def test_the_best_validation_weights_are_kept(demos):
     assert min(losses) < losses[-1] - 0.05
     windows = Windows(valid.clean, 0)
     index = torch.arange(len(windows))
+    logits = policy._network(windows.at(index)).detach()
+    nll = {
+        t: float(cross_entropy(logits * policy.temperature / t, windows.actions_at(index).long()))
+        for t in TEMPERATURES
+    }
+    assert nll[1.0] == pytest.approx(min(losses), abs=1e-5)
+    assert policy.temperature == min(nll, key=lambda t: nll[t])
     probs = policy.action_probs(windows.at(index))
-    nll = -probs[index, windows.actions_at(index)].log().mean()
-    assert float(nll) == pytest.approx(min(losses), abs=1e-5)
+    softer = -probs[index, windows.actions_at(index)].log().mean()
+    assert float(softer) == pytest.approx(min(nll.values()), abs=1e-5)
 
 
 def test_held_out_trajectories_are_whole_and_a_fifth(demos):

@@ -82,6 +82,18 @@ def test_truth_is_the_drop_in_distance(name):
     assert checked > 20
 
 
+@pytest.mark.parametrize("name", ["fourrooms", "doorkey-6x6"])
+def test_at_its_worst_no_step_is_good(name):
+    task = sdil.get_task(name)
+    demos, truth = task.collect(clean=2, noisy=20, seed=0, noise="worst")
+    usual, _ = task.collect(clean=2, noisy=20, seed=0)
+    assert demos.clean == usual.clean
+    assert not np.concatenate(truth.noisy_good).any()
+    assert np.concatenate(truth.clean_good).any()
+    again, _ = task.collect(clean=2, noisy=20, seed=0, noise="worst")
+    assert demos == again
+
+
 @pytest.mark.parametrize("name", ["fourrooms", "doorkey-5x5"])
 def test_segments_are_known_and_good_ones_are_good(name):
     demos, truth = sdil.get_task(name).collect(clean=1, noisy=60, seed=0, noise="segments")

@@ -97,8 +97,10 @@ class BC:
             updates=trust.updates,
             hopeless=None if held is None else lambda: worse_than_usual(network, clean, held),
         )
-        network.soften(trust.temperature if held is None else best_temperature(network, held))
+        temperature = trust.temperature if held is None else best_temperature(network, held)
+        network.soften(temperature)
         policy = PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)
         )
+        policy.temperature = temperature
         return suit(policy, demos)

@@ -32,6 +32,7 @@ from sdil.training import TEMPERATURES
 from sdil.trajectories import Trajectory
 
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_WORTH = 0.01  # in negative log-likelihood
 _BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
 
 
@@ -44,6 +45,8 @@ class TrustFields(Protocol):
     def hidden(self) -> int: ...
     @property
     def min_updates(self) -> int: ...
+    @property
+    def max_updates(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +137,8 @@ def _try(
         weights,
         look_back=look_back,
         hidden=fields.hidden,
-        at_least=fields.min_updates,
+        at_least=min(fields.min_updates, fields.max_updates),
+        at_most=fields.max_updates,
         temperatures=TEMPERATURES,
         seed=seed,
     )
@@ -152,9 +156,9 @@ def _try(
 
 
 def _clearly(gain: Array) -> bool:
-    """Whether groups gain more than their mean may err."""
+    """Whether groups gain more than their mean may err, and something at all."""
     error = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0.0
-    return bool(gain.mean() > error)
+    return bool(gain.mean() > max(error, _WORTH))
 
 
 def _weigh(good: Array, exponent: float | None) -> Array:
@@ -177,7 +181,11 @@ def _to_try_on(
     if demos.n_clean_groups < 2:
         return None
     told = None if judge is None else judge.cross_judged
-    if judge is not None and told is not None and told.fingerprint == demos.fingerprint():
+    if (
+        judge is not None
+        and told is not None
+        and told.fingerprint == demos.fingerprint(rewards=False)
+    ):
         by_fold = _cautious(told.good.astype(np.float64), judge)
         return demos, Folds.of_episodes(demos, told.fold), by_fold
     folds = Folds.deal(demos, seed=seed)

@@ -96,7 +96,8 @@ class Gathering:
     def _refuse_strangers(self) -> None:
         """A signal that neither rates clean steps above noisy ones nor agrees with the others on
         noisy ones is about something else: whoever goes straight to a wrong place is efficient.
-        Few clean groups are too little to say so of signals that know the aim."""
+        Few clean groups are too little to say so of signals that know the aim; where one of these
+        is heard, agreement alone does not speak for a signal that does not."""
         clean, noisy = self._acting
         few = len(np.unique(self.material.group[clean])) < MANY
         while len(self.heard) > 1:
@@ -108,7 +109,8 @@ class Gathering:
                 and separation(self.told[name][clean], self.told[name][noisy]) < APART
             }
             stranger = min(agreement, key=lambda name: agreement[name], default=None)
-            if stranger is None or agreement[stranger] >= AGREES:
+            aimed = few and bool({"progress", "value"} & set(self.heard))
+            if stranger is None or (agreement[stranger] >= AGREES and not aimed):
                 return
             self.heard.remove(stranger)
             self.final.strangers[STEP_SIGNALS.index(stranger)] = True
@@ -214,7 +216,9 @@ class Gathering:
                 total += worth(signal, bin_middles(signal[acts]), odds)
             found.append(1.0 / (1.0 + np.exp(-(prior + settle(total)))))
         first = np.cumsum(demos.clean.lengths) - demos.clean.lengths
-        return CrossJudged(np.array(found, np.float16), material.fold[first], demos.fingerprint())
+        return CrossJudged(
+            np.array(found, np.float16), material.fold[first], demos.fingerprint(rewards=False)
+        )
 
     def _odd_by_steps(self) -> dict[str, str]:
         """Clean groups that are rated far under the others."""

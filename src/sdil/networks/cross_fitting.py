@@ -126,6 +126,7 @@ def cross_fit(
     look_back: int = 0,
     hidden: int = HIDDEN,
     at_least: int = 0,
+    at_most: int = LOOKS[-1],
     temperatures: tuple[float, ...] = (1.0,),
     seed: int = 0,
     on_progress: Progress | None = None,
@@ -137,8 +138,8 @@ def cross_fit(
     no group has a say in how it is measured itself. Two folds have too few others, and use both.
     Only the scale of the inputs, and when nobody gains any more, are told from all groups.
     Fewer than `at_least` updates do not count, unless more predict worse than how often clean steps
-    take each action does, by likelihood and surely by naming the commonest. Logits are divided by that of
-    `temperatures` which is best with it: who is too sure of himself need not stop early.
+    take each action does, by likelihood and surely by naming the commonest. Logits are divided by
+    that of `temperatures` which is best with it: who is too sure of himself need not stop early.
     """
     require_vectors_and_discrete_actions(demos.spaces, "behaviour cloning")
     assert isinstance(demos.spaces.action, gym.spaces.Discrete)
@@ -162,7 +163,8 @@ def cross_fit(
         clones.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
     )
     looks: list[Tensor] = []
-    for before, after in pairwise((0, *LOOKS)):
+    lengths: list[int] = []
+    for before, after in pairwise((0, *(n for n in LOOKS if n < at_most), min(at_most, LOOKS[-1]))):
         for batch in drawn.batches(after - before):  # (clones, BATCH)
             logits = clones(inputs(batch))
             loss = F.cross_entropy(logits.flatten(0, 1), actions[batch].flatten(), reduction="sum")
@@ -173,20 +175,21 @@ def cross_fit(
         if on_progress is not None:
             on_progress(after, LOOKS[-1])
         often = after * BATCH >= EPOCHS * len(windows)
-        if after >= SURE and (often or _last_gain(looks) <= GAIN):
+        lengths.append(after)
+        if after >= SURE and (often or _last_gain(looks, lengths) <= GAIN):
             break
     clean = actions[: demos.clean.n_steps]
     usual = clean.bincount(minlength=n_actions).double() / len(clean)
     as_usual = float(-(usual * usual.clamp(min=1e-9).log()).sum()), float(1 - usual.max())
-    each = np.array([(n, t) for n in LOOKS[: len(looks)] for t in temperatures])
+    each = np.array([(n, t) for n in lengths for t in temperatures])
     tried = torch.cat(looks).numpy()  # (looks * temperatures, 2, R, G)
     return _at_the_best(tried, each, folds, at_least, as_usual)
 
 
-def _last_gain(looks: list[Tensor]) -> float:
+def _last_gain(looks: list[Tensor], lengths: list[int]) -> float:
     """What the second half of the updates has gained the weighting that gained most, in NLL."""
     nll = torch.stack(looks)[:, :, 0].min(1).values.mean(2)  # (looks, R)
-    early = sum(updates <= LOOKS[len(looks) - 1] / 2 for updates in LOOKS)
+    early = sum(updates <= lengths[-1] / 2 for updates in lengths)
     return float((nll[:early].min(0).values - nll.min(0).values).max())
 
 
@@ -297,4 +300,8 @@ def _at_the_best(
             chosen[:, row, mine] = tried[at][:, row, mine]
     some = folds.left_out
     updates, temperature = each[best(some)].T
-    return CrossFitted(chosen[0][:, some], chosen[1][:, some], updates.astype(int), temperature)
+    longer = np.where(
+        updates >= min(at_least, each[-1, 0]), at_least, 0
+    )  # than anyone trained here
+    updates = np.maximum(updates, longer).astype(int)
+    return CrossFitted(chosen[0][:, some], chosen[1][:, some], updates, temperature)

@@ -1,0 +1,185 @@
+"""How far the noisy set is trusted, and for how long everything is trained on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from sdil import BC, Demonstrations, ScoredBC, Trajectory
+from sdil.algorithms.trust import EXPONENTS, find_trust, smallest_exponent, trust_all
+from sdil.algorithms.weighing import lengths_across_folds
+from sdil.judging import CrossJudged, FittedJudge, GoodShare
+from sdil.training import Epoch
+
+FIELDS = SimpleNamespace(look_back=0, hidden=32, min_updates=100, max_updates=400)
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch):
+    monkeypatch.setattr("sdil.networks.cross_fitting.LOOKS", (50, 100, 200, 400))
+
+
+class Told(FittedJudge):
+    """Says of noisy steps what it is told."""
+
+    kind, name, seed, signals, hyperparameters = "told", "told", 0, (), {}
+
+    def __init__(self, good, share=None, cross_judged=None, unknown=()):
+        self.good, self.good_share, self.cross_judged = good, share, cross_judged
+        self.unknown = dict.fromkeys(unknown, "nothing is heard")
+
+    def optimality(self, packed):
+        clean = torch.ones(packed.n_steps - len(self.good), dtype=torch.float64)
+        return torch.cat([clean, torch.from_numpy(2 * self.good - 1)])
+
+    def judge(self, packed):
+        raise NotImplementedError
+
+    def tensors(self):
+        return {}
+
+    def configuration(self):
+        return {}
+
+    @classmethod
+    def build(cls, spaces, configuration, tensors):
+        raise NotImplementedError
+
+
+def made(rng, n, wrong, name):
+    """Right is 1 where the first entry is above the second in size; a share does the opposite."""
+    episodes, good = [], []
+    for i in range(n):
+        x = rng.normal(size=(21, 4)).astype(np.float32)
+        bad = rng.random(20) < wrong
+        right = np.abs(x[:-1, 0]) > np.abs(x[:-1, 1])
+        episodes.append(Trajectory(x, (right ^ bad).astype(np.int64), None, False, f"{name}{i}"))
+        good.append(~bad)
+    return episodes, np.concatenate(good)
+
+
+def world(wrong, seed=0, clean=5):
+    rng = np.random.default_rng(seed)
+    noisy, good = made(rng, 60, wrong, "n")
+    return Demonstrations(made(rng, clean, 0.0, "c")[0], noisy), good
+
+
+def test_the_exponent_is_the_smallest_with_which_few_bad_steps_are_drawn():
+    assert smallest_exponent(np.full(100, 0.9)) == 0.0
+    assert smallest_exponent(np.full(100, 0.5)) is None  # none is surer than the others
+    assert smallest_exponent(np.zeros(100)) is None
+    told = np.repeat([0.9, 0.3], 50)
+    chosen = smallest_exponent(told)
+    assert 0 < chosen < 16
+    for exponent in EXPONENTS:
+        weights = told**exponent
+        bad = (weights * (1 - told)).sum() / weights.sum()
+        assert (bad <= 0.15) == (exponent >= chosen)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sharp", "wanted"),
+    [(0.0, 0.95, {0.0}), (0.5, 0.95, {0.5, 1.0, 2.0}), (1.0, 0.98, {None})],
+)
+def test_trust_follows_the_data(wrong, sharp, wanted):
+    demos, good = world(wrong)
+    trust = find_trust(demos, Told(np.where(good, sharp, 1 - sharp)), None, FIELDS, seed=0)
+    assert trust.exponent in wanted
+    assert {None, 0.0, trust.exponent} == {e for e, _ in trust.tried}
+    share = trust.weights.sum() / demos.noisy.n_steps
+    assert share == pytest.approx(1 - wrong, abs=0.2)
+    assert 100 <= trust.updates <= 400
+
+
+def test_who_praises_a_bad_set_is_not_believed():
+    """Clean groups that were left out have the last word."""
+    demos, good = world(0.8)
+    trust = find_trust(demos, Told(np.full(len(good), 0.99)), None, FIELDS, seed=0)
+    assert trust.exponent is None
+    assert not trust.weights.any()
+    good_ones, good = world(0.0, clean=3)
+    trust = find_trust(good_ones, Told(np.full(len(good), 0.4)), None, FIELDS, seed=0)
+    assert trust.exponent == 0.0  # and who damns a good one neither
+
+
+def test_where_the_judge_is_silent_it_is_all_or_nothing():
+    for wrong, wanted in ((0.0, 0.0), (0.9, None)):
+        demos, good = world(wrong, clean=3)
+        silent = Told(np.full(len(good), 0.5), unknown=("step",))
+        assert find_trust(demos, silent, None, FIELDS, seed=0).exponent == wanted
+
+
+def test_the_lower_end_of_the_share_counts():
+    demos, good = world(0.3)
+    told = np.where(good, 0.97, 0.2)
+    sure, unsure = GoodShare(0.7, 0.7, 0.7), GoodShare(0.7, 0.2, 0.9)
+    bold = find_trust(demos, Told(told, sure), None, FIELDS, seed=0)
+    cautious = find_trust(demos, Told(told, unsure), None, FIELDS, seed=0)
+    assert cautious.weights.sum() < bold.weights.sum()
+
+
+def test_groups_that_are_left_out_are_not_seen_through_the_judge(monkeypatch):
+    """What it says by folds is tried, where it was fitted to these very demonstrations."""
+    demos, good = world(0.5)
+    told = np.where(good, 0.95, 0.05)
+    wrong_by_fold = np.tile(1 - told, (5, 1)).astype(np.float16)
+    fold = np.arange(5)
+    own = CrossJudged(wrong_by_fold, fold, demos.fingerprint(rewards=False))
+    judge = Told(told, cross_judged=own)
+    assert find_trust(demos, judge, None, FIELDS, seed=0).exponent is None
+    judge.cross_judged = CrossJudged(wrong_by_fold, fold, "other demonstrations")
+    assert find_trust(demos, judge, None, FIELDS, seed=0).exponent is not None
+
+
+def test_steps_are_drawn_by_what_they_weigh():
+    demos, good = world(0.5)
+    trust = find_trust(demos, Told(np.where(good, 0.95, 0.05)), None, FIELDS, seed=0)
+    drawn = trust.draw(demos.clean.n_steps, torch.Generator().manual_seed(0))(200_000)
+    found = np.bincount(drawn.numpy(), minlength=demos.all.n_steps) / 200_000
+    weights = np.append(np.ones(demos.clean.n_steps), trust.weights)
+    np.testing.assert_allclose(found, weights / weights.sum(), atol=1e-3)
+
+
+def test_validation_tells_instead_where_it_is_given():
+    demos, good = world(0.5)
+    valid, _ = world(0.0, seed=9)
+    trust = find_trust(demos, Told(np.where(good, 0.95, 0.05)), valid, FIELDS, seed=0)
+    assert trust.exponent is not None
+    assert trust_all(demos, valid, FIELDS, seed=0).updates is None
+
+
+def test_one_clean_group_cannot_be_left_out():
+    demos, good = world(0.5, clean=1)
+    trust = find_trust(demos, Told(np.where(good, 0.95, 0.05)), None, FIELDS, seed=0)
+    assert trust.updates is None
+    assert trust.tried == ()
+
+
+@pytest.mark.parametrize("learner", [BC(max_updates=40), ScoredBC(max_updates=40)])
+def test_all_clean_steps_are_learned_from(learner):
+    """Whoever is left out of training cannot change the scale of the inputs."""
+    demos, good = world(0.3)
+    judge = {} if learner.name == "bc" else {"judge": Told(good.astype(float), GoodShare(1, 1, 1))}
+    if judge:
+        judge["judge"].spaces = demos.spaces
+    policy = learner.fit(demos, seed=0, **judge)
+    rows = np.concatenate([t.observations[:-1] for t in [*demos.clean, *demos.noisy]])
+    mean = policy.tensors()["features.standardise.mean"].numpy()
+    np.testing.assert_allclose(mean, rows.mean(0), atol=1e-4)
+
+
+def test_lengths_are_those_that_were_best_where_folds_were_left_out():
+    demos, _ = world(0.3)
+    fitted = []
+
+    def fit(train, *, valid, seed, on_epoch):
+        fitted.append((len(train.clean), len(valid.clean)))
+        for index, kept in ((1, True), (2, True), (3, False)):
+            on_epoch(Epoch("clone", index, 9, {}, dict, kept=kept, updates=20 * index))
+        return SimpleNamespace(temperature=1.0 + len(fitted))
+
+    assert lengths_across_folds(fit, demos, 0) == {"clone": 40.0, "temperature": 2.5}
+    assert fitted == [(4, 1), (4, 1)]
