@@ -126,7 +126,7 @@ def cross_fit(
     look_back: int = 0,
     hidden: int = HIDDEN,
     at_least: int = 0,
-    at_most: int = LOOKS[-1],
+    at_most: int | None = None,
     temperatures: tuple[float, ...] = (1.0,),
     seed: int = 0,
     on_progress: Progress | None = None,
@@ -164,7 +164,8 @@ def cross_fit(
     )
     looks: list[Tensor] = []
     lengths: list[int] = []
-    for before, after in pairwise((0, *(n for n in LOOKS if n < at_most), min(at_most, LOOKS[-1]))):
+    last = LOOKS[-1] if at_most is None else min(at_most, LOOKS[-1])
+    for before, after in pairwise((0, *(n for n in LOOKS if n < last), last)):
         for batch in drawn.batches(after - before):  # (clones, BATCH)
             logits = clones(inputs(batch))
             loss = F.cross_entropy(logits.flatten(0, 1), actions[batch].flatten(), reduction="sum")
@@ -173,7 +174,7 @@ def cross_fit(
             optimiser.step()
         looks.append(held.measure(clones, inputs, actions))
         if on_progress is not None:
-            on_progress(after, LOOKS[-1])
+            on_progress(after, last)
         often = after * BATCH >= EPOCHS * len(windows)
         lengths.append(after)
         if after >= SURE and (often or _last_gain(looks, lengths) <= GAIN):
