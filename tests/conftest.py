@@ -12,6 +12,8 @@ from hypothesis import settings
 
 import sdil
 from sdil import Demonstrations, Trajectory
+from sdil.algorithms.weighing import _LEFT_OUT as LEFT_OUT
+from sdil.networks.cross_fitting import LOOKS
 
 torch.set_num_threads(1)
 settings.register_profile("sdil", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -29,16 +31,20 @@ def quick_judge():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_check():
-    """Whether curating helped is told after dozens of updates, not a thousand."""
+    """Whether curating helped, and how long to train, is told after dozens of updates, not a
+    thousand, and by one fold."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sdil.algorithms.weighing._LEFT_OUT", 1)
         patch.setattr("sdil.networks.cross_fitting.LOOKS", (10, 20))
         yield
 
 
 @pytest.fixture
 def usual_judge(monkeypatch):
-    """The judge that learners bring themselves is the usual one."""
+    """The judge that learners bring themselves is the usual one, and so is how long they train."""
     monkeypatch.setattr("sdil.algorithms.judged.Judge", sdil.Judge)
+    monkeypatch.setattr("sdil.networks.cross_fitting.LOOKS", LOOKS)
+    monkeypatch.setattr("sdil.algorithms.weighing._LEFT_OUT", LEFT_OUT)
 
 
 @pytest.fixture(scope="session")

@@ -283,6 +283,7 @@ def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
     assert len(few) == (noisy < -0.99).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     [
@@ -375,8 +376,8 @@ def test_it_acts_by_the_rules_that_its_data_speaks_for(policy, demos):
     "phase",
     [
         pytest.param("clone clean", marks=pytest.mark.slow),
-        "measure distances",
-        "discover",
+        pytest.param("measure distances", marks=pytest.mark.slow),
+        pytest.param("discover", marks=pytest.mark.slow),
         pytest.param("select", marks=pytest.mark.slow),
         "refine",
     ],

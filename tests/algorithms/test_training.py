@@ -74,9 +74,18 @@ def equal(a, b):
     )
 
 
+SELDOM = {"cail", "ileed", "demodice", "acil", "density-irl"}  # the same code as others have
+
+
 def each(names):
     """A parameter for each; one worker takes all tests of a name, and so fits it once."""
-    return [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
+    return [
+        pytest.param(
+            name,
+            marks=[pytest.mark.xdist_group(name), *([pytest.mark.slow] if name in SELDOM else [])],
+        )
+        for name in names
+    ]
 
 
 @pytest.fixture(params=each(LEARNERS))
@@ -347,6 +356,7 @@ def test_a_judge_says_what_it_listened_to_and_judges_everything(judge, judged, d
     assert fitted.score([]) == []
 
 
+@pytest.mark.slow
 def test_a_judge_gives_the_same_with_the_same_seed_and_after_an_interruption(judge, judged, demos):
     fitted, states = judged
     again, other = (judge.fit(demos, seed=s) for s in (0, 1))

@@ -171,7 +171,8 @@ def test_all_clean_steps_are_learned_from(learner):
     np.testing.assert_allclose(mean, rows.mean(0), atol=1e-4)
 
 
-def test_lengths_are_those_that_were_best_where_folds_were_left_out():
+def test_lengths_are_those_that_were_best_where_folds_were_left_out(monkeypatch):
+    monkeypatch.setattr("sdil.algorithms.weighing._LEFT_OUT", 2)
     demos, _ = world(0.3)
     fitted = []
 

@@ -73,6 +73,7 @@ def test_it_says_what_it_heard(folder, tmp_path, capsys, monkeypatch):
     assert 0 <= told["good"] <= 1
 
 
+@pytest.mark.slow
 def test_fields_are_the_judges_own(folder, tmp_path, capsys):
     options = ["--data", folder, "--out", tmp_path / "j"]
     assert run("judge", "pu", *options, "--discovery-epochs", 1, "--n-skills", 3) == 0

@@ -206,6 +206,7 @@ def test_list_is_filtered_by_set_name_group_and_limits(chartless, record):
     assert 0 < fits.sum() < 60
 
 
+@pytest.mark.slow
 def test_a_click_opens_the_timeline(page, record):
     page.page.click("th.length button")
     page.page.click("th.length button")
@@ -241,6 +242,7 @@ def test_how_well_each_went_is_a_column(chartless, record):
     assert shown == pytest.approx(sorted(well)[: len(shown)], abs=0.006)
 
 
+@pytest.mark.slow
 def test_a_record_of_before_shows_no_second_answer(browser, record, tmp_path):
     path = tmp_path / "before.html"
     before = replace(record, scores=replace(record.scores, quality=None, integrity=None))
@@ -283,6 +285,7 @@ def test_the_frame_is_the_one_under_the_cursor(chartless, record):
         assert chartless.page.get_attribute("#viewer img", "src") == frames[step]
 
 
+@pytest.mark.slow
 def test_the_slider_counts_what_numpy_counts(page, record):
     noisy = np.repeat(~record.episodes.is_clean, lengths(record))
     good = record.episodes.good == 1
@@ -306,6 +309,7 @@ def test_the_slider_counts_what_numpy_counts(page, record):
     )
 
 
+@pytest.mark.slow
 def test_the_choice_that_is_downloaded(chartless, record):
     chartless.slide(0.2)
     first = chartless.download()
@@ -327,6 +331,7 @@ def test_the_choice_that_is_downloaded(chartless, record):
     assert chartless.download()["segments"] == kept_segments(record, 0.2, without={22})
 
 
+@pytest.mark.slow
 def test_the_list_works_from_the_keyboard(chartless, record):
     keys = chartless.page.keyboard
     chartless.page.locator("#rows tr[tabindex='0']").focus()
@@ -353,6 +358,7 @@ def test_the_list_works_from_the_keyboard(chartless, record):
     assert chartless.download()["segments"] == kept_segments(record, 0)
 
 
+@pytest.mark.slow
 def test_controls_can_be_reached_with_tab(chartless):
     found = set()
     for _ in range(60):
@@ -451,6 +457,7 @@ def test_no_script_of_others_may_run(chartless):
     chartless.errors.clear()
 
 
+@pytest.mark.slow
 def test_a_bare_record_has_a_page_too(open_page):
     record = explanation(4, 8, rich=False, truth=False)
     opened = open_page(replace(record, about={"evaluation": None}))
@@ -464,6 +471,7 @@ def test_a_bare_record_has_a_page_too(open_page):
     assert opened.errors == []
 
 
+@pytest.mark.slow
 def test_a_record_without_noisy_demonstrations(open_page):
     opened = open_page(explanation(5, 0, rich=False))
     opened.see_everything()
