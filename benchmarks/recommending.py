@@ -61,6 +61,7 @@ def run_cell(data: str, setting: str, noisy: int, seed: int, by: By) -> dict[str
     judge = sdil.Judge().fit(demos, seed=seed)
     scores = judge.score(demos.noisy)
     known: dict[str, Any] = {"unknown": judge.unknown, "good_share": judge.good_share}
+    known["cross_judged"] = judge.cross_judged
     cell: dict[str, Any] = {"setting": setting, "seed": seed, "by": by}
     try:
         curated = sdil.curate(demos, scores, by=by, keep_above=0.0, **known)

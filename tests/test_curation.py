@@ -13,6 +13,7 @@ import sdil
 from conftest import episode
 from sdil import Demonstrations, InputError
 from sdil.judges.joining import GoodShare
+from sdil.judging import CrossJudged
 from sdil.scores import StepScores
 
 
@@ -357,3 +358,21 @@ def test_the_share_is_of_the_noisy_set_alone(three):
     maybe = GoodShare(0.97, 0.84, 1.0)
     curated = sdil.curate(three, scores, keep_above=0.0, which="clean", good_share=maybe)
     assert curated.demos.clean.n_steps == 2
+
+
+def test_what_would_have_been_chosen_without_having_seen_a_fold(three):
+    good = np.array([[0.9] * 5 + [0.1] * 5, [0.1] * 5 + [0.9] * 5], np.float16)
+    own = CrossJudged(good, np.array([0]), three.fingerprint(rewards=False))
+    by_fold = sdil.curate(three, SCORES, by="segment", keep_above=0.0, cross_judged=own).by_fold
+    assert by_fold.fold.tolist() == [0]
+    np.testing.assert_array_equal(by_fold.weighing, good.astype(float))
+    assert by_fold.kept.tolist() == (good > 0.5).tolist()
+    half = sdil.curate(three, SCORES, by="segment", keep_share=0.5, cross_judged=own).by_fold
+    assert half.kept.sum(1).tolist() == [5, 5]
+    assert (
+        sdil.curate(three, SCORES, by="episode", keep_above=0, cross_judged=own).by_fold.kept
+        is None
+    )
+    assert sdil.curate(three, SCORES, weights=True, cross_judged=own).by_fold.kept is None
+    other = CrossJudged(good, np.array([0]), "of other demonstrations")
+    assert sdil.curate(three, SCORES, keep_above=0.0, cross_judged=other).by_fold is None

@@ -45,6 +45,29 @@ class GoodShareLike(Protocol):
     def high(self) -> float: ...
 
 
+class CrossJudgedLike(Protocol):
+    """How probably noisy steps are good by those that never saw a fold of the clean episodes."""
+
+    @property
+    def good(self) -> Array: ...
+    @property
+    def fold(self) -> Array: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ByFold:
+    """What would have been curated without having seen a fold of the clean episodes."""
+
+    fold: Array
+    """The fold of each clean episode. (clean episodes,)"""
+    weighing: Array
+    """What each step would weigh. (folds, noisy steps)"""
+    kept: Array | None
+    """Which would have been chosen; None where that cannot be told. (folds, noisy steps)"""
+
+
 SURELY = 0.75
 """At least so much of a set is good, and it may all be: then no threshold drops anything of it."""
 
@@ -93,6 +116,8 @@ class Curated:
     """Steps that were chosen, but in runs shorter than `min_length`, and so dropped."""
     why_all: str | None = None
     """Where the threshold was set aside and all kept: why, in a sentence."""
+    by_fold: ByFold | None = None
+    """The same without having seen some of the clean episodes, to try it on these fairly."""
 
     def take(self, values: Sequence[Array]) -> list[Array]:
         """What is known of each step of the original set, (T,) each, cut as its episodes were."""
@@ -112,6 +137,7 @@ def curate(
     which: SetName = "noisy",
     unknown: Mapping[str, str] = MappingProxyType({}),
     good_share: GoodShareLike | None = None,
+    cross_judged: CrossJudgedLike | None = None,
 ) -> Curated:
     """Keep the good part of one set, in runs of at least `min_length` steps, each an episode.
 
@@ -129,6 +155,8 @@ def curate(
     `unknown` is `judge.unknown`: what rests on a question that the judge does not answer is
     refused. `good_share` is the judge's, where it has one: where it says that the noisy set may be
     all good, `keep_above` drops nothing of it, with a warning; the other rules are orders.
+    `cross_judged` is the judge's too: with it `did_it_help` tries on clean episodes only what was
+    told without them.
     """
     original = demos.noisy if which == "noisy" else demos.clean
     _check(original, scores, which)
@@ -162,13 +190,29 @@ def curate(
     of_steps = [np.asarray(s.optimality, np.float64) for s in scores]
     told = "step" not in unknown and any(o.any() for o in of_steps)
     weighing = [(1 + o) / 2 for o in of_steps] if told else None
+    by_fold = None
+    told_of = None if cross_judged is None or which != "noisy" else cross_judged.fingerprint
+    if cross_judged is not None and told_of == demos.fingerprint(rewards=False):
+        of_folds = cross_judged.good.astype(np.float64)
+        by_steps = by_rule and by != "episode" and why_all is None
+        rule = (keep_above, keep_share) if by_steps else None
+        by_fold = ByFold(cross_judged.fold, of_folds, _chosen_by_fold(of_folds, stretches, rule))
     if weights:
         assert weighing is not None
         whole = [(at, 0, len(mask)) for at, mask in enumerate(kept)]
         pieces = [_piece(original, scores, *where) for where in whole]
         weighed = [mask * weight for mask, weight in zip(kept, weighing, strict=True)]
         return Curated(
-            demos, which, "weights", pieces, kept, weighed, stretches, weighing, why_all=why_all
+            demos,
+            which,
+            "weights",
+            pieces,
+            kept,
+            weighed,
+            stretches,
+            weighing,
+            why_all=why_all,
+            by_fold=by_fold,
         )
     pieces = [
         _piece(original, scores, at, start, stop)
@@ -194,7 +238,19 @@ def curate(
         weighing=weighing,
         too_short=before - sum(int(mask.sum()) for mask in kept),
         why_all=why_all,
+        by_fold=by_fold,
     )
+
+
+def _chosen_by_fold(
+    good: Array, stretches: Array, rule: tuple[float | None, float | None] | None
+) -> Array | None:
+    """Which steps the same rule chooses of the same stretches by each fold's word. (K, N)"""
+    if rule is None:
+        return None
+    starts = np.cumsum(stretches) - stretches
+    means = np.add.reduceat(2 * good - 1, starts, axis=1) / stretches
+    return np.stack([np.repeat(_chosen(stretches, values, *rule), stretches) for values in means])
 
 
 def selected_steps(

@@ -16,6 +16,7 @@ from conftest import episode
 from sdil import Demonstrations, InputError, Trajectory
 from sdil.evaluation.comparisons import Estimate
 from sdil.evaluation.helped import LABELS, Row, _left_at_random, _tell, did_it_help
+from sdil.judging import CrossJudged
 from sdil.scores import StepScores
 
 HUMAN = Path(__file__).parents[3] / "shared" / "data" / "overcooked-human"
@@ -252,3 +253,15 @@ def test_single_steps_of_human_play_do_not_help(monkeypatch, seed):
     assert helped.recommended == "all"
     assert rows["curated"].nll.value > rows["all"].nll.value + 0.2
     assert helped.verdict != "helped"
+
+
+def test_a_judge_is_tried_by_what_it_says_without_the_groups_left_out(mixed):
+    """It praises the right steps once it has seen a group, and the wrong ones before."""
+    before = np.repeat(np.where(ORACLE > 0, 0.1, 0.9), 12)
+    own = CrossJudged(np.tile(before, (5, 1)), np.arange(10) % 5, mixed.fingerprint(rewards=False))
+    rule = {"by": "segment", "keep_above": 0.0}
+    flattered = rows_of(did_it_help(mixed, sdil.curate(mixed, scores(ORACLE), **rule)))
+    fair = rows_of(did_it_help(mixed, sdil.curate(mixed, scores(ORACLE), **rule, cross_judged=own)))
+    for name in ("curated", "weighted"):
+        assert flattered[name].nll.value < flattered["all"].nll.value
+        assert fair[name].nll.value > fair["all"].nll.value

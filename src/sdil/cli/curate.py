@@ -12,7 +12,7 @@ import tyro
 
 from sdil.algorithms import load_judging
 from sdil.arguments import read_run
-from sdil.cli.answers import good_share_of, unknown_of
+from sdil.cli.answers import fitted_of, good_share_of, unknown_of
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -110,6 +110,7 @@ def curate(
     _refuse_touching(data, out)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     judge = load_judging(run)
+    fitted = fitted_of(judge)
     name = getattr(judge, "learner", None) or getattr(judge, "name", "")
     demos, truth, about = load_demonstrations(data), load_truth(data), describe(data)
     check_spaces(judge, demos.spaces)
@@ -128,6 +129,7 @@ def curate(
             which=which,
             unknown=unknown_of(judge),
             good_share=_good_share(run, judge, demos),
+            cross_judged=None if fitted is None else fitted.cross_judged,
         )
     except InputError as error:
         raise InputError(_as_options(str(error), selection)) from None

@@ -2,7 +2,8 @@
 
 The same small network is cloned from the clean set alone, with all noisy steps, with those that
 were kept, with all of them weighed, and with as much dropped at random, and measured on clean
-groups that were left out (`cross_fitting`). Differences are paired by group.
+groups that were left out (`cross_fitting`). Differences are paired by group. Where the judge says
+what it would have said without the groups left out, that is what is tried on them.
 """
 
 from __future__ import annotations
@@ -92,8 +93,16 @@ def did_it_help(
         return _not_measured(
             "there is one clean group (or episode), and none is left to measure on", groups, seed
         )
-    folds = Folds.deal(demos, seed=seed)
-    weights = _weights(curated, seed)
+    of_folds = curated.by_fold
+    folds = (
+        Folds.deal(demos, seed=seed)
+        if of_folds is None
+        else Folds.of_episodes(demos, of_folds.fold)
+    )
+    weights = {
+        name: [np.broadcast_to(weight, folds.noisy.shape) for weight in of_row]
+        for name, of_row in _weights(curated, seed).items()
+    }
     drawn = [weight for of_row in weights.values() for weight in of_row]
     found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=on_progress)
     names = [name for name, of_row in weights.items() for _ in of_row]
@@ -125,12 +134,15 @@ def _not_measured(why: str, groups: int, seed: int) -> Helped:
 
 
 def _weights(curated: Curated, seed: int) -> dict[str, list[Array]]:
-    """What each noisy step weighs in each row, (noisy steps,), and in each of its draws."""
-    kept = np.concatenate(curated.kept)
+    """What each noisy step weighs in each row and each of its draws: (noisy steps,), or where it is
+    told by folds (folds, noisy steps)."""
+    kept, of_folds = np.concatenate(curated.kept), curated.by_fold
     rows = {"clean": [np.zeros(len(kept))], "all": [np.ones(len(kept))]}
     rng, dropped = np.random.default_rng(seed), int((~kept).sum())
     if dropped:
         rows["curated"] = [kept.astype(np.float64)]
+        if of_folds is not None and of_folds.kept is not None:
+            rows["curated"] = [of_folds.kept.astype(np.float64)]
     weighed = curated.weights if curated.by == "weights" else curated.weighing
     if weighed is not None:
         rows["weighted"] = [np.concatenate(weighed)]
@@ -141,6 +153,9 @@ def _weights(curated: Curated, seed: int) -> dict[str, list[Array]]:
             _left_at_random(curated.stretches, dropped, rng).astype(np.float64)
             for _ in range(DRAWS)
         ]
+    if of_folds is not None and "weighted" in rows:
+        chosen = kept if curated.by == "weights" else 1.0
+        rows["weighted"] = [of_folds.weighing * chosen]
     return rows
 
 
