@@ -31,10 +31,14 @@ SMALLEST = {
     "recommending": ("--settings fourrooms:5 --seeds 0 --noisy 20 --by segment --workers 1", 1),
     "study_overhead": ("--seeds 1 --clean 5 --noisy 5 --learners bc --rounds 1", 5),
     "walks": ("--learner bc --sizes 5 --noisy 5 --recorded 20 --seeds 0 --workers 1", 10),
+    "trusting": (
+        "--settings fourrooms:5 --shares 0.1 --noisy 20 --recorded 20 --seeds 0 --workers 1",
+        2,
+    ),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""
-NEEDS_DATA = {"mimic_scaling", "human_play"}
+NEEDS_DATA = {"mimic_scaling", "human_play", "predicting"}
 
 
 def test_every_script_is_run_here() -> None:

@@ -125,6 +125,8 @@ class Policy(Saved):
     """The name of the learner that made it: for the record only."""
     judge: FittedJudge | None = None
     """What judges steps for it."""
+    trusted: str = ""
+    """How far its learner has trusted the noisy set, where it says so."""
     rules: tuple[Rule, ...] = ()
     """How it acts, in this order."""
     why_not: Mapping[str, str] = MappingProxyType({})
@@ -255,6 +257,7 @@ class Policy(Saved):
             "spaces": self.spaces.to_json(),
             "configuration": self.configuration(),
             "judge": None if self.judge is None else self.judge.about(),
+            "trusted": self.trusted,
             "acting": [rule.configuration() for rule in self.rules],
             "not_acting": dict(self.why_not),
         }
@@ -294,6 +297,7 @@ def read_policy(
             Spaces.from_json(about["spaces"]), about["configuration"], own
         )
         policy.learner, policy.hyperparameters = about["learner"], about["hyperparameters"]
+        policy.trusted = str(about.get("trusted", ""))
         if about["judge"] is not None:
             policy.judge = rebuild_judge(about["judge"], judging, judges)
         policy = policy.acting_by([rules(rule) for rule in about["acting"]], about["not_acting"])

@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 
 from sdil.errors import InputError
+from sdil.report.comparing import comparisons, headline
 from sdil.report.curves import curves_of
 from sdil.report.rendering import render
 from sdil.report.results import publish
-from sdil.report.tables import comparisons, headline, mean_text, notes, tables
+from sdil.report.tables import mean_text, notes, tables
 from sdil.studies.cell import Cell
 from sdil.studies.grid import Claim, Entry, Found, Results, Study, read_published
 
@@ -35,7 +36,8 @@ def found(row, seed, reward, at=None, state="done", task="fourrooms") -> Found:
     record = {"inputs": {"source": "s"}, "measures": measures, "warnings": []}
     timing = {"started": "2026-01-02T03:04:05", "machine": "M", "cpu_s": 36.0, "versions": {}}
     done = state == "done"
-    entry = Entry(row, Cell(task, learner, seed, 10, 20), at)
+    size = 10 if at is None else 10 + int(10 * at)
+    entry = Entry(row, Cell(task, learner, seed, size, 20, valid=False), at)
     return Found(entry, state, record if done else None, timing if done else None)
 
 
@@ -74,7 +76,7 @@ def test_verdicts_and_the_first_lines():
     assert against["oracle"].limit
     said = headline(results())
     assert said == [
-        "fourrooms (reward): SDIL is better than 1 of 1 methods, worse than 0; "
+        "fourrooms (reward, greedy): SDIL is better than 1 of 1 methods, worse than 0; "
         "of 0 these seeds cannot tell."
     ]
 
@@ -91,8 +93,8 @@ def test_the_first_lines_of_a_curve_name_who_is_not_beaten_and_where():
     ]
     study = Study("mine", "Mine", tuple(f.entry for f in cells), "share")
     assert headline(Results(study, tuple(cells))) == [
-        "fourrooms (reward): SDIL is better than 1 of 5 comparisons, worse than 0; of 4 these "
-        "seeds cannot tell (BC at 2; DWBC at 1; GAIL everywhere)."
+        "fourrooms (reward, greedy): SDIL is better than 1 of 5 comparisons, worse than 0; of 4 "
+        "these seeds cannot tell (BC at 2; DWBC at 1; GAIL everywhere)."
     ]
 
 
@@ -126,12 +128,14 @@ def test_a_claim_is_checked():
     for row, said in (("BC", "holds."), ("nobody", "")):
         study = replace(whole.study, claim=Claim("half is enough", row, 0.5))
         lines = [x for x in headline(replace(whole, study=study)) if "claim" in x]
-        assert lines == ([f"fourrooms: the claim that half is enough {said}"] if said else [])
+        assert lines == (
+            [f"fourrooms (reward, greedy): the claim that half is enough {said}"] if said else []
+        )
 
 
 def test_tables_of_methods():
     made = {t.title.partition(": ")[2]: t for t in tables(results())}
-    inside = made["in the environment, x100"]
+    inside = made["reward in the environment, x100"]
     assert inside.rows[0][:2] == ("BC", "52.3 ± 2.5")
     assert inside.rows[0][3] == "52.3 (50.5 to 54.1)"  # Wilson, of 1,570 in 3,000
     compared = made["SDIL against each, reward x100, by seed"]
@@ -147,9 +151,76 @@ def test_several_tasks_come_together():
 
 def test_tables_of_a_curve():
     made = tables(results("lambda, the weight", (0.0, 0.5)))
-    assert made[0].columns == ("lambda", "BC", "SDIL", "oracle")
-    assert [row[0] for row in made[0].rows] == ["0", "0.5"]
+    assert made[0].columns == ("lambda", "method", "greedy")
+    assert made[0].rows[3:5] == (("0.5", "BC", "52.3 ± 2.5"), ("0.5", "SDIL", "72.3 ± 3.2"))
     assert len(made[1].rows) == 4
+
+
+def _told_otherwise(f, **measures) -> Found:
+    return replace(f, record={**f.record, "measures": {**f.record["measures"], **measures}})
+
+
+def test_rewards_are_compared_within_each_way_of_acting():
+    sampled = {"BC": 0.8, "SDIL": 0.6, "oracle": 0.9}
+    cells = tuple(
+        _told_otherwise(f, reward_sampled=sampled[f.entry.row] + 0.01 * f.entry.cell.seed)
+        for f in results().found
+    )
+    both = replace(results(), found=cells)
+    assert [line.partition(":")[0] for line in headline(both)] == [
+        "fourrooms (reward, greedy)",
+        "fourrooms (reward, sampled)",
+    ]
+    assert "worse than 1 (BC)" in headline(both)[1]
+    table = next(t for t in tables(both) if "against each" in t.title)
+    assert table.columns == (
+        "against",
+        *(f"SDIL minus it, {w} (95%)" for w in ("greedy", "sampled")),
+    )
+    name, greedy, drawn = table.rows[0]
+    assert name == "BC"
+    assert greedy.startswith("+20.0 (")
+    assert greedy.endswith(" better")
+    assert drawn == "-20.0 (-20.0 to -20.0) worse"
+
+
+def test_what_the_axis_does_not_touch_is_one_comparison():
+    points = (0.0, 0.5, 1.0)
+    varied = results("lambda, the weight", points)
+    same = {f.entry.cell.seed: f.entry.cell for f in varied.found if f.entry.row == "BC"}
+    cells = tuple(
+        replace(f, entry=replace(f.entry, cell=same[f.entry.cell.seed]))
+        if f.entry.row == "BC"
+        else f
+        for f in varied.found
+    )
+    study = replace(varied.study, entries=tuple(f.entry for f in cells))
+    study = replace(study, claim=Claim("it beats BC", "BC", 0.5))
+    found = Results(study, cells)
+    assert [(c.row, c.at) for c in comparisons(found)] == [
+        ("BC", None),
+        *(("oracle", at) for at in points),
+    ]
+    assert headline(found) == [
+        "fourrooms (reward, greedy): SDIL is better than 1 of 1 comparisons, worse than 0; of 0 "
+        "these seeds cannot tell.",
+        "fourrooms (reward, greedy): the claim that it beats BC holds.",
+    ]
+    table = next(t for t in tables(found) if "against each" in t.title)
+    assert [row[:2] for row in table.rows] == [
+        ("all", "BC"),
+        *((f"{p:g}", "oracle") for p in points),
+    ]
+
+
+def test_titles_say_how_many_clean_demonstrations_there_were_all_told():
+    assert tables(results())[0].title.startswith("fourrooms, 10 clean, 20 noisy, 3 seeds:")
+    cells = tuple(
+        replace(f, entry=replace(f.entry, cell=replace(f.entry.cell, valid=True)))
+        for f in results().found
+    )
+    said = tables(replace(results(), found=cells))[0].title
+    assert "10 clean and half as many more (10 at the least) to validate, 20 noisy" in said
 
 
 def test_formats():
@@ -176,7 +247,7 @@ def test_a_page(tmp_path, curve):
     assert {"mine.md", "mine.png", "mine.svg", "mine.json"} <= set(written)
     assert ("mine-profiles.png" in written) != curve
     text = written["mine.md"].read_text()
-    assert text.splitlines()[2].startswith("- fourrooms (reward): SDIL is better than")
+    assert text.splitlines()[2].startswith("- fourrooms (reward, greedy): SDIL is better than")
     assert "command: `sdil study mine`" in text
     assert "2026-01-02" in text
     assert "![Mine & others](mine.png)" in text

@@ -14,7 +14,8 @@ from sdil.cli import main
 from sdil.studies import grid, source
 from sdil.studies.cell import Cell
 from sdil.studies.grid import Entry, Progress, read_study, run_study
-from sdil.studies.paper import STUDIES, Options
+from sdil.studies.methods import Options
+from sdil.studies.paper import STUDIES
 from sdil.studies.runners import Job, in_this_process
 from sdil.studies.source import Sources
 

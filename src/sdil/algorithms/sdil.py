@@ -132,7 +132,7 @@ class SDIL(DiscoveryFields):
             score_by_likelihood=True,
             imitate_above=0.25,
             distillation="log",
-            adv_weight=1 / 32,
+            adv_weight=0.03125,  # a mean beside a loss that is summed over 32 steps
             adv_form="prob",
         )
 
@@ -164,6 +164,10 @@ class SDIL(DiscoveryFields):
             judge, on_epoch, resume = given_or_own(*asked)
         elif judge is not None:
             raise InputError(UNUSED)
+        trust = self._find_trust(demos, judge, valid, seed)
+        leans = judge is not None and self.noisy_share == "auto"
+        if leans and trust.exponent is None:  # nothing to learn there: all is as without it
+            demos = demos.clean_only()
         steps = TrainingSteps(demos, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
             discovered, model, T = first_models(steps, self)  # f_bi, g, pi_low; f_uni, g, pi_low
@@ -171,7 +175,9 @@ class SDIL(DiscoveryFields):
         phases = Phases(on_epoch, resume)
 
         # Lines 2-7: phase 1, discover f_bi, g and pi_low, with PU estimates on the way.
-        scores = None if judge is None else steps.with_clean_ones(judge.optimality(demos.all))
+        scores = None
+        if judge is not None and len(demos.noisy):
+            scores = steps.with_clean_ones(judge.optimality(demos.all))
         discovery = Discovery(steps, discovered, T, self, generator, scores)
         if phases.begun == DISCOVER:
             discovery.run(*phases.of(DISCOVER))
@@ -185,7 +191,7 @@ class SDIL(DiscoveryFields):
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
 
         # Lines 8-14: phase 2, select and refine (`reuse.py`).
-        trust, draw = self._lean_on(demos, judge, valid, seed, generator)
+        draw = self._draw(trust, demos, judge, generator)
         if self.imitate_above < 1 and judge is None and discovery.scores is not None:
             scores = discovery.scores[steps.noisy]
             weights = torch.where(scores > self.imitate_above, scores, 0.0)
@@ -198,24 +204,35 @@ class SDIL(DiscoveryFields):
             reuse.select(*phases.of(SELECT))
         reuse.refine(*phases.of(REFINE))
         model.pi_low.soften(trust.temperature if held is None else reuse.temperature(held))
-        return self._policy(demos, model, discovery, judge, seed)
+        policy = self._policy(demos, model, discovery, judge, seed)
+        policy.trusted = trust.sentence if leans else ""
+        return policy
 
-    def _lean_on(
+    def _find_trust(
         self,
         demos: Demonstrations,
         judge: FittedJudge | None,
         valid: Demonstrations | None,
         seed: int,
-        generator: torch.Generator,
-    ) -> tuple[Trust, Callable[[int], Tensor] | None]:
-        """How far noisy steps are trusted, and what to draw the steps with that phase 2 imitates;
-        None: they are the clean ones."""
+    ) -> Trust:
+        """How far noisy steps are trusted, and how long phase 2 trains."""
         if judge is None or self.noisy_share == 0:
-            return trust_all(demos.clean_only(), valid, self, seed=seed), None
-        trust = find_trust(demos, judge, valid, self, seed=seed)
+            return trust_all(demos.clean_only(), valid, self, seed=seed)
+        return find_trust(demos, judge, valid, self, seed=seed)
+
+    def _draw(
+        self,
+        trust: Trust,
+        demos: Demonstrations,
+        judge: FittedJudge | None,
+        generator: torch.Generator,
+    ) -> Callable[[int], Tensor] | None:
+        """What to draw the steps with that phase 2 imitates; None: they are the clean ones."""
+        if judge is None or self.noisy_share == 0 or not len(demos.noisy):
+            return None
         if self.noisy_share == "auto":
-            return trust, trust.draw(demos.clean.n_steps, generator)
-        return trust, draw_share(self.noisy_share, judge, demos, generator)
+            return trust.draw(demos.clean.n_steps, generator)
+        return draw_share(self.noisy_share, judge, demos, generator)
 
     def _policy(
         self,

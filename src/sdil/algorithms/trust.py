@@ -33,7 +33,7 @@ from sdil.trajectories import Trajectory
 
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _WORTH = 0.01  # in negative log-likelihood
-_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
+MOST_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
 
 
 class TrustFields(Protocol):
@@ -65,6 +65,17 @@ class Trust:
     """Exponents, the one that was meant first, and the negative log-likelihood of clean groups that
     were left out."""
 
+    @property
+    def sentence(self) -> str:
+        """What became of the noisy steps."""
+        n, e = len(self.weights), self.exponent
+        if e is None:
+            return f"none of the {n:,} noisy steps was imitated: they do not help"
+        if e == 0:
+            return f"all {n:,} noisy steps were imitated like clean ones"
+        worth = f"as much as {self.weights.sum():,.0f} clean ones"
+        return f"{n:,} noisy steps were imitated by p^{e:g}, p as judged: together {worth}"
+
     def draw(self, n_clean: int, generator: torch.Generator) -> Callable[[int], Tensor]:
         """Draws numbers of steps, clean ones first, by what they weigh."""
         return draw_by_weight(torch.from_numpy(self.weights), n_clean, generator)
@@ -90,7 +101,7 @@ def smallest_exponent(good: Array) -> float | None:
     """With which hardly any bad step is drawn; None: with none. `good` is p of each noisy step."""
     for exponent in EXPONENTS:
         weights = _weigh(good, exponent)
-        if weights.sum() > 0 and (weights * (1 - good)).sum() <= _BAD * weights.sum():
+        if weights.sum() > 0 and (weights * (1 - good)).sum() <= MOST_BAD * weights.sum():
             return exponent
     return None
 

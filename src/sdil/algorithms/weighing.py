@@ -130,6 +130,8 @@ class WeighingLearner(ABC):
             hyperparameters=asdict(self),
         )
         policy.temperature = temperature
+        if trust is not None and judge is not None:
+            policy.trusted = trust.sentence
         return suit(policy, data.demos)
 
 

@@ -18,11 +18,13 @@ from rich.text import Text
 from sdil.cli import FAILED
 from sdil.cli.console import errors, parse, plain, print_table, show
 from sdil.errors import InputError
+from sdil.report.comparing import headline
 from sdil.report.rendering import Format, render
-from sdil.report.tables import headline, notes, tables
+from sdil.report.tables import notes, tables
 from sdil.studies.cell import Cell, check_asked, hash_of_folder
 from sdil.studies.grid import Progress, Results, Study, check_name, read_study, run_study
-from sdil.studies.paper import STUDIES, Options
+from sdil.studies.methods import Options
+from sdil.studies.paper import STUDIES
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
 

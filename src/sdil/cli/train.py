@@ -74,8 +74,8 @@ class TrainOptions:
     valid: Annotated[
         Path | None,
         tyro.conf.arg(
-            help="Folder whose clean set serves for early stopping; "
-            "without it, a fifth of the clean episodes is held out."
+            help="Folder whose clean set serves for early stopping; without it, training is as "
+            "long as is best across folds, on all that there is."
         ),
     ] = None
     env: Annotated[
@@ -130,6 +130,9 @@ def _report(done: Finished, json: bool) -> None:
         print_wrapped(f"steps were judged by {judge.name}, which heard: {heard}")
         if "step" in judge.unknown:
             print_wrapped(judge.unknown["step"])
+    trusted = getattr(done.result, "trusted", "")
+    if trusted:
+        print_wrapped(trusted)
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))

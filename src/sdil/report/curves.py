@@ -15,7 +15,8 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, bootstrap, interquartile_mean, profile_band
-from sdil.report.tables import NAMES, scale, together
+from sdil.report.comparing import NAMES, scale
+from sdil.report.tables import together
 from sdil.spaces import Array
 from sdil.studies.grid import Results, Study
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sdil.files import new_file
+from sdil.report.comparing import headline
 from sdil.report.curves import draw
 from sdil.report.rendering import render
-from sdil.report.tables import headline, notes, tables
+from sdil.report.tables import notes, tables
 from sdil.studies.grid import Results, read_published
 
 
@@ -60,9 +61,9 @@ def _page(results: Results, figures: list[Path]) -> str:
     seeds = len({f.entry.cell.seed for f in results.found})
     parts.append(
         '"Better" and "worse": the 95% interval of the difference by seed (Student) lies on one '
-        f"side of 0. {seeds} seeds; every method of a seed saw the same demonstrations. Intervals "
-        "are not corrected for their number: of forty differences that are nothing, one is called "
-        "better and one worse.\n"
+        f"side of 0; otherwise these seeds cannot tell. {seeds} seeds; every method of a seed saw "
+        "the same demonstrations. Intervals are not corrected for their number: of forty "
+        "differences that are nothing, one is called better and one worse.\n"
     )
     if notes(results):
         parts.append("".join(f"- **{line}**\n" for line in notes(results)))

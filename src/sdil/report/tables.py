@@ -6,77 +6,35 @@ What is not there is said: a cell that is missing, failed or stale never looks l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sdil.evaluation.comparisons import (
     Estimate,
-    Verdict,
     bootstrap,
     interquartile_mean,
     mean_and_deviation,
-    paired_difference,
     probability_of_improvement,
-    verdict,
 )
 from sdil.evaluation.statistics import wilson_interval
+from sdil.report.comparing import (
+    CANNOT_TELL,
+    NAMES,
+    WAYS,
+    Comparison,
+    column,
+    compared_measures,
+    comparisons,
+    scale,
+)
 from sdil.report.rendering import TextTable
 from sdil.spaces import Array
 from sdil.studies.grid import Results, State
 
-NAMES = {
-    "reward": "reward",
-    "reward_without_circles": "without circles",
-    "reward_sampled": "sampled",
-    "reward_default": "as by default",
-    "acc": "ACC",
-    "macro_f": "macro-F",
-    "macro_auroc": "macro AUROC",
-    "micro_auroc": "micro AUROC",
-    "success": "success",
-    "valid_nll": "valid NLL",
-    "valid_acc": "valid ACC",
-    "score_auroc": "AUROC",
-    "score_average_precision": "avg. precision",
-    "score_calibration_error": "calib. error",
-    "score_brier": "Brier",
-    "perplexity": "perplexity",
-}
 _PREDICTION = ("acc", "macro_f", "macro_auroc", "micro_auroc")
-_WAYS = ("reward_without_circles", "reward_sampled", "reward_default")  # of acting
+_MORE_WAYS = ("reward_without_circles", "reward_sampled", "reward_default")  # beside greedily
 _SCORES = ("score_auroc", "score_average_precision", "score_calibration_error", "score_brier")
-_AS_IT_IS = {"valid_nll", "perplexity"}  # the rest are shares, shown x100
-CANNOT_TELL: Verdict = "cannot tell with this many seeds"
-_HOLDS: dict[Verdict, str] = {
-    "better": "holds",
-    "worse": "does not hold: it is worse",
-    CANNOT_TELL: "cannot be judged with this many seeds",
-}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The champion against another row of one task, at one point of the axis."""
-
-    task: str
-    at: Any
-    row: str
-    limit: bool
-    """Whether the other is told the truth, and so no competitor."""
-    difference: Estimate | None
-    probability: float | None
-    """How likely the champion's run beats the other's."""
-
-    @property
-    def verdict(self) -> Verdict:
-        return verdict(self.difference)
-
-
-def scale(measure: str) -> float:
-    """Shares and rewards are shown x100."""
-    return 1.0 if measure in _AS_IT_IS else 100.0
 
 
 def tables(results: Results) -> list[TextTable]:
@@ -88,25 +46,6 @@ def tables(results: Results) -> list[TextTable]:
         )
     if results.study.axis is None and len(_begun(results)) > 1:
         made += _over_all_tasks(results)
-    return made
-
-
-def comparisons(results: Results) -> list[Comparison]:
-    """The champion against every other row, wherever both have been measured."""
-    study, limits = results.study, results.study.limits
-    made = []
-    for task in study.tasks:
-        measure = study.measure_of(task)
-        for at in results.points(task):
-            ours = results.values(study.champion, task, measure, at)
-            for row in study.rows:
-                theirs = results.values(row, task, measure, at)
-                if row == study.champion or not ours or not theirs:
-                    continue
-                factor = scale(measure)
-                difference = paired_difference(_times(ours, factor), _times(theirs, factor))
-                probability = float(probability_of_improvement(_column(ours), _column(theirs)))
-                made.append(Comparison(task, at, row, row in limits, difference, probability))
     return made
 
 
@@ -124,45 +63,6 @@ def notes(results: Results) -> list[str]:
     ]
 
 
-def headline(results: Results) -> list[str]:
-    """Where the champion wins, and where it does not, in a sentence per task."""
-    study = results.study
-    lines = []
-    every = comparisons(results)
-    for task in study.tasks:
-        mine = [c for c in every if c.task == task and not c.limit]
-        if not mine:
-            continue
-        measure = NAMES[study.measure_of(task)]
-        said = {v: [c for c in mine if c.verdict == v] for v in ("better", "worse", CANNOT_TELL)}
-        text = f"{task} ({measure}): {study.champion} is better than {len(said['better'])} of "
-        text += f"{len(mine)} {'methods' if study.axis is None else 'comparisons'}"
-        text += f", worse than {len(said['worse'])}"
-        text += _named(said["worse"], mine)
-        text += f"; of {len(said[CANNOT_TELL])} these seeds cannot tell"
-        text += _named(said[CANNOT_TELL], mine)
-        lines.append(text + ".")
-        lines += [
-            f"{task}: the claim that {study.claim.text} {_HOLDS[c.verdict]}."
-            for c in mine
-            if study.claim is not None and (c.row, c.at) == (study.claim.row, study.claim.at)
-        ]
-    return lines
-
-
-def _named(some: list[Comparison], every: list[Comparison]) -> str:
-    """The rows in brackets, and at which points of the axis; nothing if there are none."""
-    named = []
-    for row in dict.fromkeys(c.row for c in every):
-        mine = [c for c in some if c.row == row]
-        at = [f"{c.at:g}" for c in mine if c.at is not None]
-        all_points = len(at) > 1 and len(at) == sum(c.row == row for c in every)
-        where = "everywhere" if all_points else f"at {', '.join(at)}"
-        if mine:
-            named.append(f"{row} {where}" if at else row)
-    return f" ({'; '.join(named)})" if named else ""
-
-
 def _of_methods(results: Results, task: str) -> list[TextTable]:
     study = results.study
     measure = study.measure_of(task)
@@ -177,11 +77,11 @@ def _of_methods(results: Results, task: str) -> list[TextTable]:
         )
     ]
     if measure == "reward":
-        ways = [w for w in _WAYS if any(results.values(r, task, w) for r in rows)]
+        ways = [w for w in _MORE_WAYS if any(results.values(r, task, w) for r in rows)]
         made.append(
             TextTable(
-                f"{title}: in the environment, x100",
-                ("method", "reward", "IQM (95%)", "success (95%)", *(NAMES[w] for w in ways)),
+                f"{title}: reward in the environment, x100",
+                ("method", "greedy", "IQM (95%)", "success (95%)", *(NAMES[w] for w in ways)),
                 tuple(
                     (
                         r,
@@ -203,21 +103,7 @@ def _of_methods(results: Results, task: str) -> list[TextTable]:
                 tuple((r, *(mean_text(results, r, task, m) for m in _SCORES)) for r in judged),
             )
         )
-    compared = [c for c in comparisons(results) if c.task == task]
-    if compared:
-        made.append(
-            TextTable(
-                f"{title}: {study.champion} against each, {NAMES[measure]} x100, by seed",
-                (
-                    "against",
-                    f"{study.champion} minus it (95%)",
-                    "P(better)",
-                    study.champion + " is",
-                ),
-                tuple((c.row, *_comparison_text(c)) for c in compared),
-            )
-        )
-    return made
+    return made + _against_each(results, task, title)
 
 
 def _of_curve(results: Results, task: str) -> list[TextTable]:
@@ -231,8 +117,21 @@ def _of_curve(results: Results, task: str) -> list[TextTable]:
         for r in study.rows
         if any(f.state != "missing" for p in points for f in results.at(r, task, p))
     ]
-    made = [
-        TextTable(
+    if measure in WAYS:
+        ways = compared_measures(results, task)
+        first = TextTable(
+            f"{title}: reward x100 by {axis}",
+            (axis.partition(",")[0], "method", *(WAYS[way] for way in ways)),
+            tuple(
+                (f"{at:g}", r, *(mean_text(results, r, task, way, at) for way in ways))
+                for at in points
+                for r in rows
+                if results.at(r, task, at)
+            ),
+            text_columns=2,
+        )
+    else:
+        first = TextTable(
             f"{title}: {NAMES[measure]} x100 by {axis}",
             (axis.partition(",")[0], *rows),
             tuple(
@@ -240,7 +139,7 @@ def _of_curve(results: Results, task: str) -> list[TextTable]:
                 for at in points
             ),
         )
-    ]
+    made = [first]
     judged = _judged_on_curve(results, task, rows)
     if judged:
         made.append(
@@ -251,23 +150,36 @@ def _of_curve(results: Results, task: str) -> list[TextTable]:
                 text_columns=2,
             )
         )
+    return made + _against_each(results, task, title)
+
+
+def _against_each(results: Results, task: str, title: str) -> list[TextTable]:
+    """The champion against every row; of rewards a column for each way of acting."""
+    study, measures = results.study, compared_measures(results, task)
     compared = [c for c in comparisons(results) if c.task == task]
-    if compared:
-        made.append(
-            TextTable(
-                f"{title}: {study.champion} against each, {NAMES[measure]} x100, by seed",
-                (
-                    axis.partition(",")[0],
-                    "against",
-                    f"{study.champion} minus it (95%)",
-                    "P(better)",
-                    study.champion + " is",
-                ),
-                tuple((f"{c.at:g}", c.row, *_comparison_text(c)) for c in compared),
-                text_columns=2,
-            )
-        )
-    return made
+    if not compared:
+        return []
+    by_place: dict[tuple[Any, str], dict[str, Comparison]] = {}
+    for each in compared:
+        by_place.setdefault((each.at, each.row), {})[each.measure] = each
+    name = study.champion
+    if len(measures) == 1:
+        told = NAMES[measures[0]]
+        columns: tuple[str, ...] = (f"{name} minus it (95%)", "P(better)", f"{name} is")
+    else:
+        told = "reward"
+        columns = tuple(f"{name} minus it, {WAYS[m]} (95%)" for m in measures)
+    axis = () if study.axis is None else (study.axis.partition(",")[0],)
+    rows = []
+    for (at, row), found in by_place.items():
+        where = () if study.axis is None else ("all" if at is None else f"{at:g}",)
+        if len(measures) == 1:
+            texts: tuple[str, ...] = _comparison_text(found[measures[0]])
+        else:
+            texts = tuple(_short_text(found.get(m)) for m in measures)
+        rows.append((*where, row, *texts))
+    heading = f"{title}: {name} against each, {told} x100, by seed"
+    return [TextTable(heading, (*axis, "against", *columns), tuple(rows), len(axis) + 1)]
 
 
 def _judged_on_curve(results: Results, task: str, rows: Sequence[str]) -> list[tuple[str, ...]]:
@@ -322,13 +234,13 @@ def mean_text(results: Results, row: str, task: str, measure: str, at: Any = Non
     if not values:
         states = [f.state for f in found if f.state != "done"]
         return states[0] if states else "-"
-    mean, deviation = mean_and_deviation(_column(values)[:, 0] * scale(measure))
+    mean, deviation = mean_and_deviation(column(values)[:, 0] * scale(measure))
     text = f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
     return text if len(values) == len(found) else f"{text} ({len(values)} of {len(found)})"
 
 
 def _iqm_text(values: Mapping[int, float]) -> str:
-    return _interval(bootstrap(interquartile_mean, _column(values)), 1, 100.0) if values else "-"
+    return _interval(bootstrap(interquartile_mean, column(values)), 1, 100.0) if values else "-"
 
 
 def _success_text(results: Results, row: str, task: str) -> str:
@@ -354,6 +266,14 @@ def _comparison_text(comparison: Comparison) -> tuple[str, str, str]:
     )
 
 
+def _short_text(comparison: Comparison | None) -> str:
+    if comparison is None or comparison.difference is None:
+        return "-"
+    said = comparison.verdict
+    end = "" if said == CANNOT_TELL else f" {said}"
+    return _interval(comparison.difference, 1, 1.0, sign="+") + end
+
+
 def _interval(estimate: Estimate, digits: int, factor: float, *, sign: str = "") -> str:
     def text(value: float) -> str:
         return f"{factor * value:{sign}.{digits}f}"
@@ -375,19 +295,13 @@ def _sizes(results: Results, task: str) -> str:
     clean = {c.clean for c in cells if c.clean is not None}
     noisy = {c.noisy for c in cells if c.noisy}
     seeds = len({c.seed for c in cells})
-    parts = [f"{_span(clean)} clean" if clean else "", f"{_span(noisy)} noisy" if noisy else ""]
+    any_valid = any(c.valid and c.clean is not None for c in cells)
+    more = " and half as many more (10 at the least) to validate" if any_valid else ""
+    parts = [f"{_span(clean)} clean{more}" if clean else ""]
+    parts += [f"{_span(noisy)} noisy" if noisy else ""]
     return ", ".join(p for p in (*parts, f"{seeds} seeds") if p)
 
 
 def _span(numbers: set[int]) -> str:
     low, high = min(numbers), max(numbers)
     return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _times(values: Mapping[int, float], factor: float) -> dict[int, float]:
-    return {seed: factor * value for seed, value in values.items()}
-
-
-def _column(values: Mapping[int, float]) -> Array:
-    """By seed, as (runs, 1 task)."""
-    return np.array([values[seed] for seed in sorted(values)])[:, None]

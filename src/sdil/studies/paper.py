@@ -10,16 +10,31 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from sdil.studies.cell import MIMIC, Cell, Value, check_asked, sorted_fields
+from sdil.studies.cell import MIMIC
 from sdil.studies.grid import Claim, Entry, Study
-from sdil.studies.source import Sources
-
-FULL_SEEDS = (0, 1, 2, 3, 4)
-TEN_SEEDS = tuple(range(10))
-QUICK_SEEDS = (0, 1)
+from sdil.studies.methods import (
+    BC,
+    DEMODICE,
+    DWBC,
+    IMITATORS,
+    ISW_BC,
+    ORACLE,
+    QUICK_SEEDS,
+    SCORED,
+    SDIL,
+    SIMPLE,
+    TEN_SEEDS,
+    WEIGHTED,
+    Method,
+    Options,
+    clean_only,
+    judged,
+    method,
+    presets,
+)
 
 LAMBDAS = (0.0, 0.2, 0.5, 0.8, 1.0, 2.0, 3.0)
 EPSILONS = (0.0, 0.1, 0.2, 0.4, 0.5)
@@ -34,129 +49,27 @@ ALL_CLEAN = f"{BASE}, all of it"
 NO_DEC = "SDIL, no DEC"
 
 ACTING = (
-    "Rewards are those of acting greedily, for everyone. Not going round in circles, a rule of "
-    "acting that any policy can follow, brings most of them much: see the rewards without circles."
+    "All policies act by the same rule: greedily, without going round in circles, or by drawing "
+    "actions; each is a column, and who is better is said within it. Clean demonstrations are all "
+    "told: none are held back to validate, and there are no others."
 )
-
-_PRACTISE: dict[str, Value] = {"env_steps": 50_000}
-_QUICK: dict[str, dict[str, Value]] = {
-    **dict.fromkeys(("airl", "gail", "acil", "density-irl"), _PRACTISE),
-    "mce-irl": {"reward_min_updates": 10, "reward_max_updates": 30, "max_updates": 1_000},
-}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a person may change of every study."""
-
-    seeds: tuple[int, ...] | None = None
-    clean: int | None = None
-    noisy: int | None = None
-    quick: bool = False
-    data: str | None = None
-    """A folder of `sdil mimic build`: adds the task "mimic" to table 1."""
-
-    def __post_init__(self) -> None:
-        check_asked(self.clean, self.noisy, self.seeds or ())
-
-    @property
-    def all_seeds(self) -> tuple[int, ...]:
-        return self.seeds or (QUICK_SEEDS if self.quick else FULL_SEEDS)
-
-    def sizes(self, clean: int, noisy: int) -> tuple[int, int]:
-        """Clean and noisy trajectories: as asked for, small where it must be quick, or these."""
-        if self.quick:
-            clean, noisy = 10, 100
-        clean = clean if self.clean is None else self.clean
-        return clean, noisy if self.noisy is None else self.noisy
-
-    def clean_sizes(self, usual: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
-        """The points of a curve over clean trajectories; the one that is asked for alone."""
-        if self.clean is not None:
-            return (self.clean,)
-        return quick if self.quick else usual
-
-
-@dataclass(frozen=True)
-class Method:
-    """A learner as a row of a table."""
-
-    row: str
-    learner: str
-    fields: tuple[tuple[str, Value], ...] = ()
-    clean_only: bool = False
-    judge: str | None = None
-    judge_fields: tuple[tuple[str, Value], ...] = ()
-
-    def __call__(self, options: Options, **more: Any) -> Cell:
-        """Its cell."""
-        fields = dict(self.fields) | more.pop("fields", {})
-        if options.quick:
-            fields = _QUICK.get(self.learner, {}) | fields
-        if self.clean_only:
-            more |= {"noisy": 0}
-        return Cell(
-            learner=self.learner,
-            fields=sorted_fields(fields),
-            judge=self.judge,
-            judge_fields=self.judge_fields,
-            **more,
-        )
-
-
-def _method(row: str, learner: str, **fields: Value) -> Method:
-    return Method(row, learner, sorted_fields(fields))
-
-
-def _judged(row: str, **fields: Value) -> Method:
-    """SDIL with our judge, some of whose fields are others."""
-    return Method(row, "sdil", judge="evidence", judge_fields=sorted_fields(fields))
-
-
-def _clean(method: Method) -> Method:
-    return Method(f"{method.row}, clean only", method.learner, method.fields, clean_only=True)
-
-
-BC = _method("BC", "bc")
-BC_BACK = _method("BC, 5 steps back", "bc", look_back=5)
-DWBC = _method("DWBC", "dwbc")
-ISW_BC = _method("ISW-BC", "isw-bc")
-DEMODICE = _method("DemoDICE", "demodice")
-WEIGHTED = _method("weighted BC", "weighted-bc")
-SCORED = _method("scored BC", "scored-bc")
-SDIL = _method("SDIL", "sdil")
-ORACLE = _method("oracle (a limit)", "oracle")
-_IMITATORS = (
-    BC,
-    BC_BACK,
-    _method("DensityIRL", "density-irl"),
-    _method("MCE IRL", "mce-irl"),
-    _method("AIRL", "airl"),
-    _method("GAIL", "gail"),
-)
-
-
-def _as_in_the_paper() -> Method:
-    return Method(
-        "SDIL as in the paper", "sdil", sorted_fields(Sources().preset_of("sdil", "paper"))
-    )
 
 
 def table1(options: Options) -> Study:
     """Every method, both settings, every task."""
     methods = [
-        *(_clean(m) for m in (*_IMITATORS, SDIL)),
-        *_IMITATORS,
-        _method("ACIL", "acil"),
+        *(clean_only(m) for m in (*IMITATORS, SDIL)),
+        *IMITATORS,
+        method("ACIL", "acil"),
         DWBC,
         ISW_BC,
         DEMODICE,
-        _method("ILEED", "ileed"),
-        _method("CAIL", "cail"),
+        method("ILEED", "ileed"),
+        method("CAIL", "cail"),
         WEIGHTED,
         SCORED,
-        _method("SDIL*", "sdil", next_state=False),
-        _as_in_the_paper(),
+        method("SDIL*", "sdil", next_state=False),
+        *presets(),
         SDIL,
         ORACLE,
     ]
@@ -211,9 +124,9 @@ def clean_share(options: Options) -> Study:
             for seed in options.all_seeds:
                 part: dict[str, Any] = {"task": task, "noisy": noisy, "seed": seed}
                 size = max(1, round(share * clean))
-                base = _clean(BC)
+                base = clean_only(BC)
                 cells = {
-                    BASE: base(options, **part | {"clean": size}),
+                    **{m.row: m(options, **part | {"clean": size}) for m in SIMPLE},
                     ALL_CLEAN: base(options, **part | {"clean": clean}),
                     NO_DEC: SDIL(options, **part, clean=size, fields={"zeta_step": 0.0}),
                     SDIL.row: SDIL(options, **part, clean=size),
@@ -227,7 +140,7 @@ def clean_share(options: Options) -> Study:
 
 def no_next_state(options: Options) -> Study:
     """SDIL and SDIL*, which is blind to the next state."""
-    star = _method("SDIL*", "sdil", next_state=False)
+    star = method("SDIL*", "sdil", next_state=False)
     sizes = options.clean_sizes((10, 30, 100), quick=(10,))
     return _over_clean(
         options,
@@ -243,12 +156,13 @@ def curve(options: Options) -> Study:
     """The methods that matter most over clean sizes, and the limit."""
     sizes = options.clean_sizes(CLEAN_SIZES, quick=(10, 30))
     title = "From 10 to 600 clean trajectories"
-    return _over_clean(options, "curve", title, sizes, (WEIGHTED, DWBC), (ORACLE,))
+    others = (WEIGHTED, DWBC, *presets())
+    return _over_clean(options, "curve", title, sizes, others, (ORACLE,))
 
 
 def noisy_size(options: Options) -> Study:
     """How much a larger noisy set helps."""
-    methods = (_clean(BC), BC, WEIGHTED, DWBC, SDIL, ORACLE)
+    methods = (*SIMPLE, WEIGHTED, DWBC, SDIL, ORACLE)
     clean, _ = options.sizes(30, 600)
     sizes: tuple[int, ...] = (0, 100) if options.quick else NOISY_SIZES
     sizes = sizes if options.noisy is None else (options.noisy,)
@@ -263,7 +177,7 @@ def noisy_size(options: Options) -> Study:
 
 def bad_share(options: Options) -> Study:
     """A share of the noisy set replaced by an expert's."""
-    methods = (_clean(BC), BC, WEIGHTED, DWBC, SDIL, ORACLE)
+    methods = (*SIMPLE, WEIGHTED, DWBC, SDIL, ORACLE)
     clean, noisy = options.sizes(30, 600)
     entries = [
         Entry(
@@ -289,24 +203,26 @@ def bad_share(options: Options) -> Study:
 def scores(options: Options) -> Study:
     """What the step score is worth: against other weights, and with each of its parts left out."""
     methods = (
-        _clean(BC),
+        clean_only(BC),
+        BC,
         DWBC,
         ISW_BC,
         DEMODICE,
         WEIGHTED,
         SCORED,
-        _as_in_the_paper(),
+        *presets(),
+        clean_only(SDIL),
         SDIL,
         ORACLE,
     )
     parts = (
-        _judged("SDIL, no likelihood", signals="progress+value"),
-        _judged("SDIL, no progress", signals="likelihood+value"),
-        _judged("SDIL, no value", signals="likelihood+progress"),
-        _method("SDIL, the paper's score", "sdil", score="pu"),
-        _method("SDIL, noisy steps imitated", "sdil", noisy_share=0.75),
-        _method("SDIL, no filter of pairs", "sdil", epsilon=1.0),
-        _method("SDIL, L_adv 0.1", "sdil", adv_weight=0.1),
+        judged("SDIL, no likelihood", signals="progress+value"),
+        judged("SDIL, no progress", signals="likelihood+value"),
+        judged("SDIL, no value", signals="likelihood+progress"),
+        method("SDIL, the paper's score", "sdil", score="pu"),
+        method("SDIL, noisy steps imitated", "sdil", noisy_share=0.75),
+        method("SDIL, no filter of pairs", "sdil", epsilon=1.0),
+        method("SDIL, L_adv 0.1", "sdil", adv_weight=0.1),
     )
     usual = {"fourrooms": (10, 30, 100), "doorkey-6x6": (30,), "sepsis": (100,)}
     places = {task: options.clean_sizes(sizes, quick=(10,)) for task, sizes in usual.items()}
@@ -363,7 +279,7 @@ def _sensitivity(
             for seed in options.all_seeds:
                 place: dict[str, Any] = {"task": task, "clean": clean, "noisy": noisy, "seed": seed}
                 cells = {
-                    BASE: _clean(BC)(options, **place),
+                    **{m.row: m(options, **place) for m in SIMPLE},
                     SDIL.row: SDIL(options, **place, fields={field: value}),
                 }
                 if not with_dec_only:
@@ -388,7 +304,7 @@ def _over_clean(
         for size in sizes
         for task in tasks
         for seed in options.all_seeds
-        for m in (_clean(BC), *others, SDIL, *limits)
+        for m in (*SIMPLE, *others, SDIL, *limits)
     ]
     return _curve(name, title, "clean trajectories", entries)
 

@@ -122,7 +122,12 @@ class Sources:
                 made = node.body[-1]
                 assert isinstance(made, ast.Return)
                 assert isinstance(made.value, ast.Call)
-                return {k.arg: _value(k.value) for k in made.value.keywords if k.arg}
+                fields = {k.arg: _value(k.value) for k in made.value.keywords if k.arg}
+                for before in made.value.args:  # replace(cls.paper(), ...)
+                    assert isinstance(before, ast.Call)
+                    assert isinstance(before.func, ast.Attribute)
+                    fields = self.preset_of(learner, before.func.attr) | fields
+                return fields
         raise InputError(f"{learner} has no preset {preset!r}")
 
     def _named(self, name: str, known: list[str], what: str) -> Written:
