@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from sdil import BC, Demonstrations, ScoredBC, Trajectory
+from sdil import BC, SDIL, Demonstrations, ScoredBC, Trajectory, load_policy
 from sdil.algorithms.trust import EXPONENTS, find_trust, smallest_exponent, trust_all
 from sdil.algorithms.weighing import lengths_across_folds
 from sdil.judging import CrossJudged, FittedJudge, GoodShare
 from sdil.training import Epoch
 
 FIELDS = SimpleNamespace(look_back=0, hidden=32, min_updates=100, max_updates=400)
+
+
+QUICK_SDIL = SDIL(
+    max_updates=60, min_updates=20, discovery_epochs=1, discovery_min_updates=5, hidden=16
+)
 
 
 @pytest.fixture(autouse=True)
@@ -184,3 +189,37 @@ def test_lengths_are_those_that_were_best_where_folds_were_left_out(monkeypatch)
 
     assert lengths_across_folds(fit, demos, 0) == {"clone": 40.0, "temperature": 2.5}
     assert fitted == [(4, 1), (4, 1)]
+
+
+@pytest.mark.filterwarnings("ignore:discovery failed")
+@pytest.mark.parametrize(
+    ("learner", "alone"),
+    [
+        (ScoredBC(max_updates=60, min_updates=20), BC(max_updates=60, min_updates=20)),
+        (QUICK_SDIL, QUICK_SDIL),
+    ],
+    ids=["scored-bc", "sdil"],
+)
+def test_with_nothing_to_trust_all_is_as_without_the_noisy_set(learner, alone):
+    demos, good = world(1.0)
+    judge = Told(np.where(good, 0.98, 0.02))
+    judge.spaces = demos.spaces
+    policy = learner.fit(demos, judge=judge, seed=1)
+    assert policy.trusted == "none of the 1,200 noisy steps was imitated: they do not help"
+    assert policy.judge is judge
+    same = alone.fit(demos.clean_only(), seed=1)
+    for name, tensor in same.tensors().items():
+        assert torch.equal(policy.tensors()[name], tensor), name
+
+
+def test_a_policy_says_how_far_it_has_trusted(tmp_path):
+    demos, good = world(0.5)
+    judge = Told(np.where(good, 0.95, 0.05))
+    judge.spaces = demos.spaces
+    policy = ScoredBC(max_updates=60, min_updates=20).fit(demos, judge=judge, seed=0)
+    assert policy.trusted.startswith("1,200 noisy steps were imitated by p^")
+    policy.judge = None
+    policy.save(tmp_path / "kept")
+    assert load_policy(tmp_path / "kept").trusted == policy.trusted
+    told = ScoredBC(max_updates=60, min_updates=20, noisy_share=0.5)
+    assert told.fit(demos, judge=judge, valid=demos, seed=0).trusted == ""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sdil.algorithms.judged import UNUSED, draw_after, draw_share, given_or_own
 from sdil.algorithms.learner import check
-from sdil.algorithms.trust import find_trust, trust_all
+from sdil.algorithms.trust import Trust, find_trust, trust_all
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -55,24 +55,25 @@ class ScoredBC(WeighingLearner):
     ) -> PlainPolicy:
         """Judge the noisy steps, by `judge` or our own, then clone. `env` is not used."""
         check(demos, self, seed)
-        auto = self.noisy_share == "auto"
-        data = WeighedData(demos, valid, self, seed, lengths={} if auto else None)
-        if data.n_noisy:
+        if len(demos.noisy):
             asked = judge, demos, valid, seed, on_epoch, resume
             judge, on_epoch, resume = given_or_own(*asked)
         elif judge is not None:
             raise InputError(UNUSED)
+        trust = self._find_trust(demos, judge, valid, seed)
+        nothing = trust is not None and trust.exponent is None
+        used = demos.clean_only() if nothing else demos  # what BC does with the clean set alone
+        data = WeighedData(used, valid, self, seed, lengths=None if trust is None else {})
         with seeded(seed) as generator:
             network = data.network()
-        draw_after(judge, seed, generator)
-        draw, trust = None, None
-        if judge is not None and auto:
-            trust = find_trust(demos, judge, valid, self, seed=seed)
-            draw = trust.draw(data.n_clean, generator)
-        elif auto:
-            trust = trust_all(demos, valid, self, seed=seed)
-        elif judge is not None:
-            draw = draw_share(float(self.noisy_share), judge, demos, generator)
+        draw = None
+        if judge is not None and not nothing:
+            draw_after(judge, seed, generator)
+            draw = (
+                draw_share(float(self.noisy_share), judge, demos, generator)
+                if trust is None
+                else trust.draw(data.n_clean, generator)
+            )
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             batch = index if draw is None else draw(len(index))
@@ -86,3 +87,17 @@ class ScoredBC(WeighingLearner):
             **data.until(network, trust=trust),
         )
         return self.policy(data, network, judge, trust=trust)
+
+    def _find_trust(
+        self,
+        demos: Demonstrations,
+        judge: FittedJudge | None,
+        valid: Demonstrations | None,
+        seed: int,
+    ) -> Trust | None:
+        """How far noisy steps are trusted; None where the user says it."""
+        if self.noisy_share != "auto":
+            return None
+        if judge is None:
+            return trust_all(demos, valid, self, seed=seed)
+        return find_trust(demos, judge, valid, self, seed=seed)

@@ -171,7 +171,8 @@ class SDIL(DiscoveryFields):
         steps = TrainingSteps(demos, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
             discovered, model, T = first_models(steps, self)  # f_bi, g, pi_low; f_uni, g, pi_low
-        draw_after(judge, seed, generator)
+        if len(demos.noisy):
+            draw_after(judge, seed, generator)
         phases = Phases(on_epoch, resume)
 
         # Lines 2-7: phase 1, discover f_bi, g and pi_low, with PU estimates on the way.

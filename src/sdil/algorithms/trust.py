@@ -16,7 +16,7 @@ held out in the end: whoever asks trains on everything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -94,7 +94,11 @@ def find_trust(
     good = _cautious((1 + told) / 2, judge)
     first = None if "step" in judge.unknown else smallest_exponent(good)
     exponents = tuple(dict.fromkeys([first, None, 0.0]))
-    return _try(demos, judge, valid, good, exponents, fields, look_back=0, seed=seed)
+    found = _try(demos, judge, valid, good, exponents, fields, look_back=0, seed=seed)
+    if found.exponent is None:  # then all is as without noisy steps: how long to train, too
+        alone = trust_all(demos.clean_only(), valid, fields, seed=seed)
+        return replace(found, updates=alone.updates, temperature=alone.temperature)
+    return found
 
 
 def smallest_exponent(good: Array) -> float | None:
