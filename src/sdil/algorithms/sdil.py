@@ -67,6 +67,10 @@ class SDIL(DiscoveryFields):
     predicts: Literal["mixture", "likeliest", "mean"] = "mixture"
     """Who decides on an action: mixture, all skills, each as probable as it is; likeliest, the most
     probable skill alone, as in the paper; mean, the mean of the skills, as in the authors' code."""
+    low_level: Literal["auto", "skill", "history"] = "auto"
+    """What pi_low sees beside the state when it acts: skill, the skill alone, as in the paper;
+    history, also the embedding of the window that the skill stands for; auto, history where looking
+    back helps to predict clean groups that were left out."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     adv_weight: Weight = 0.0
@@ -108,6 +112,7 @@ class SDIL(DiscoveryFields):
             acting="greedy",
             noisy_share=0.0,
             predicts="likeliest",
+            low_level="skill",
             discovery_epochs=70,
             discovery_min_updates=2_000,
             usage_weight=0.0,
@@ -170,7 +175,8 @@ class SDIL(DiscoveryFields):
             demos = demos.clean_only()
         steps = TrainingSteps(demos, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
-            discovered, model, T = first_models(steps, self)  # f_bi, g, pi_low; f_uni, g, pi_low
+            # f_bi, g, pi_low; f_uni, g, pi_low
+            discovered, model, T = first_models(steps, self, history=self._sees_history(trust))
         if len(demos.noisy):
             draw_after(judge, seed, generator)
         phases = Phases(on_epoch, resume)
@@ -179,7 +185,11 @@ class SDIL(DiscoveryFields):
         scores = None
         if judge is not None and len(demos.noisy):
             scores = steps.with_clean_ones(judge.optimality(demos.all))
-        discovery = Discovery(steps, discovered, T, self, generator, scores)
+        short = trust.updates is not None and trust.updates < min(
+            self.min_updates, self.max_updates
+        )
+        at_most = trust.updates if short else None  # more would know the training set by heart
+        discovery = Discovery(steps, discovered, T, self, generator, scores, at_most)
         if phases.begun == DISCOVER:
             discovery.run(*phases.of(DISCOVER))
         else:
@@ -217,9 +227,15 @@ class SDIL(DiscoveryFields):
         seed: int,
     ) -> Trust:
         """How far noisy steps are trusted, and how long phase 2 trains."""
+        always = self.low_level == "history"
         if judge is None or self.noisy_share == 0:
-            return trust_all(demos.clean_only(), valid, self, seed=seed)
-        return find_trust(demos, judge, valid, self, seed=seed)
+            return trust_all(demos.clean_only(), valid, self, seed=seed, always=always)
+        return find_trust(demos, judge, valid, self, seed=seed, always=always)
+
+    def _sees_history(self, trust: Trust) -> bool:
+        return self.low_level == "history" or (
+            self.low_level == "auto" and trust.looking_back_helps
+        )
 
     def _draw(
         self,
@@ -254,7 +270,7 @@ class SDIL(DiscoveryFields):
             )
         policy = HierarchicalPolicy(
             demos.spaces,
-            self.architecture,
+            replace(self.architecture, history=model.of_embedding is not None),
             acting=model,
             discovery=discovery.model,
             inputs=discovery.steps.inputs,

@@ -8,15 +8,17 @@ drawn, by p itself: so it follows the share of good steps and how well the judge
 Where none does, noisy steps are left alone.
 
 Clean groups that were left out have the last word: where small clones predict them clearly better
-that pool everything, or that leave noisy steps alone, this is done. p of a step is then told by
-those who never saw these groups. They also tell after how many updates training ends. Nothing is
-held out in the end: whoever asks trains on everything.
+that leave noisy steps alone, trust them otherwise or pool everything, the most cautious of these is
+done that is not clearly worse than the best. A judge that says nothing of steps needs not be
+contradicted clearly. p of a step is then told by those who never saw these groups. They also tell
+whether it helps to look back, and after how many updates training ends. Nothing is held out in the
+end: whoever asks trains on everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -26,13 +28,15 @@ from torch import Tensor
 from sdil.algorithms.judged import draw_by_weight
 from sdil.demonstrations import Demonstrations
 from sdil.judging import FittedJudge
-from sdil.networks.cross_fitting import Folds, cross_fit
+from sdil.networks.cross_fitting import CrossFitted, Folds, cross_fit
 from sdil.spaces import Array
 from sdil.training import TEMPERATURES
 from sdil.trajectories import Trajectory
 
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-_WORTH = 0.01  # in negative log-likelihood
+_TRIED = (None, 4.0, 1.0, 0.0)  # beside what the judge speaks for, the most cautious first
+_SILENT = (None, 0.0)  # where it says nothing of steps
+_WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough to overrule a judge
 MOST_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
 
 
@@ -61,6 +65,8 @@ class Trust:
     """How long to train; None where it could not be told."""
     temperature: float
     """By which to divide the logits of what is trained so long: it is too sure of itself."""
+    looking_back_helps: bool
+    """Whether clones that look back predict clean groups better."""
     tried: tuple[tuple[float | None, float], ...]
     """Exponents, the one that was meant first, and the negative log-likelihood of clean groups that
     were left out."""
@@ -88,17 +94,34 @@ def find_trust(
     fields: TrustFields,
     *,
     seed: int,
+    always: bool = True,
 ) -> Trust:
-    """Without an answer about steps only all of the noisy set is tried, or nothing of it."""
+    """Without an answer about steps only all of the noisy set is tried, or nothing of it. Who does
+    not `always` look back trains for as long as is best for those who do only where that helps."""
     told = judge.optimality(demos.all)[demos.clean.n_steps :].double().numpy()
     good = _cautious((1 + told) / 2, judge)
-    first = None if "step" in judge.unknown else smallest_exponent(good)
-    exponents = tuple(dict.fromkeys([first, None, 0.0]))
-    found = _try(demos, judge, valid, good, exponents, fields, look_back=0, seed=seed)
-    if found.exponent is None:  # then all is as without noisy steps: how long to train, too
-        alone = trust_all(demos.clean_only(), valid, fields, seed=seed)
-        return replace(found, updates=alone.updates, temperature=alone.temperature)
-    return found
+    silent = "step" in judge.unknown
+    first = None if silent else smallest_exponent(good)
+    given = _to_try_on(demos, judge, valid, good, seed)
+    if given is None:
+        return _untried(first, good)
+    exponents = tuple(dict.fromkeys([first, *(_SILENT if silent else _TRIED)]))
+    found = _fit(given, exponents, fields, look_back=0, seed=seed)
+    best = int(found.nll.mean(1).argmin())
+    if not silent:
+        best = next(i for i, nll in enumerate(found.nll) if not _clearly(nll - found.nll[best]))
+    exponent = exponents[best]
+    if not exponent:  # all is as it would be without noisy steps, or with them as if clean
+        used = demos.clean_only() if exponent is None else demos
+        alone = trust_all(used, valid, fields, seed=seed, always=always, tells_length=True)
+        updates, temperature, helps = alone.updates, alone.temperature, alone.looking_back_helps
+    else:
+        before = found.nll[best], int(found.updates[best]), float(found.temperature[best])
+        updates, temperature, helps = _look_back(
+            given, exponent, before, fields, seed, always=always
+        )
+    tried = tuple(zip(exponents, found.nll.mean(1).tolist(), strict=True))
+    return Trust(exponent, _weigh(good, exponent), updates, temperature, helps, tried)
 
 
 def smallest_exponent(good: Array) -> float | None:
@@ -120,36 +143,66 @@ def _cautious(good: Array, judge: FittedJudge) -> Array:
 
 
 def trust_all(
-    demos: Demonstrations, valid: Demonstrations | None, fields: TrustFields, *, seed: int
-) -> Trust:
-    """All steps count alike; how long to train is not told where `valid` will tell it."""
-    good = np.ones(demos.noisy.n_steps)
-    if valid is not None:
-        return Trust(0.0, good, None, 1.0, ())
-    look_back = fields.look_back
-    return _try(demos, None, None, good, (0.0,), fields, look_back=look_back, seed=seed)
-
-
-def _try(
     demos: Demonstrations,
-    judge: FittedJudge | None,
     valid: Demonstrations | None,
-    good: Array,
+    fields: TrustFields,
+    *,
+    seed: int,
+    always: bool = True,
+    tells_length: bool = False,
+) -> Trust:
+    """All steps count alike. How long to train is not told where `valid` will tell it, unless that
+    is asked for."""
+    good = np.ones(demos.noisy.n_steps)
+    given = None
+    if valid is None or tells_length:
+        given = _to_try_on(demos, None, valid, good, seed)
+    if given is None:
+        return _untried(0.0, good)
+    found = _fit(given, (0.0,), fields, look_back=0, seed=seed)
+    before = found.nll[0], int(found.updates[0]), float(found.temperature[0])
+    updates, temperature, helps = _look_back(given, 0.0, before, fields, seed, always=always)
+    return Trust(0.0, good, updates, temperature, helps, ((0.0, float(found.nll.mean())),))
+
+
+def _untried(exponent: float | None, good: Array) -> Trust:
+    return Trust(exponent, _weigh(good, exponent), None, 1.0, False, ())
+
+
+def _look_back(
+    given: tuple[Demonstrations, Folds, Array],
+    exponent: float | None,
+    before: tuple[Array, int, float],
+    fields: TrustFields,
+    seed: int,
+    *,
+    always: bool,
+) -> tuple[int, float, bool]:
+    """How long to train, the temperature, and whether looking back helps; `before` are the negative
+    log-likelihood of groups, the length and the temperature of clones that do not look back."""
+    nll, updates, temperature = before
+    if not fields.look_back:
+        return updates, temperature, False
+    found = _fit(given, (exponent,), fields, look_back=fields.look_back, seed=seed)
+    helps = bool((nll - found.nll[0]).mean() > _WORTH)
+    if helps or always:
+        updates, temperature = int(found.updates[0]), float(found.temperature[0])
+    return updates, temperature, helps
+
+
+def _fit(
+    given: tuple[Demonstrations, Folds, Array],
     exponents: tuple[float | None, ...],
     fields: TrustFields,
     *,
     look_back: int,
     seed: int,
-) -> Trust:
-    given = _to_try_on(demos, judge, valid, good, seed)
-    if given is None:
-        return Trust(exponents[0], _weigh(good, exponents[0]), None, 1.0, ())
+) -> CrossFitted:
     every, folds, by_fold = given
-    weights = np.stack([_weigh(by_fold, exponent) for exponent in exponents])
-    found = cross_fit(
+    return cross_fit(
         every,
         folds,
-        weights,
+        np.stack([_weigh(by_fold, exponent) for exponent in exponents]),
         look_back=look_back,
         hidden=fields.hidden,
         at_least=min(fields.min_updates, fields.max_updates),
@@ -157,23 +210,12 @@ def _try(
         temperatures=TEMPERATURES,
         seed=seed,
     )
-    nll = found.nll.mean(1)
-    best = int(nll.argmin())
-    if not _clearly(found.nll[0] - found.nll[best]):
-        best = 0
-    return Trust(
-        exponents[best],
-        _weigh(good, exponents[best]),
-        int(found.updates[best]),
-        float(found.temperature[best]),
-        tuple(zip(exponents, nll.tolist(), strict=True)),
-    )
 
 
 def _clearly(gain: Array) -> bool:
-    """Whether groups gain more than their mean may err, and something at all."""
+    """Whether groups gain more than their mean may err, and enough."""
     error = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0.0
-    return bool(gain.mean() > max(error, _WORTH))
+    return bool(gain.mean() > max(error, _CLEAR))
 
 
 def _weigh(good: Array, exponent: float | None) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.demonstrations import pack_given
@@ -37,6 +38,8 @@ class SkillArchitecture:
     layers: int
     next_state: bool
     """Whether the discovery encoder sees `s_{t+1}`."""
+    history: bool = False
+    """Whether `pi_low` sees the embedding of the window, too, when it acts."""
 
 
 class SkillModel(nn.Module):
@@ -59,6 +62,12 @@ class SkillModel(nn.Module):
         )
         self.g = SkillMatching(a.n_skills, a.skill_size)
         self.pi_low = SkillPolicy(n_inputs, a.skill_size, n_actions, a.hidden, a.layers)
+        self.of_embedding = nn.Parameter(torch.zeros(a.hidden, a.skill_size)) if a.history else None
+        """What `pi_low` sees of `z'_t` beside the skill that it stands for: at first nothing."""
+
+    def seen_of(self, embeddings: Tensor) -> Tensor | None:
+        """What is added to the first layer of `pi_low`. (B, hidden)"""
+        return None if self.of_embedding is None else F.linear(embeddings, self.of_embedding)
 
     def log_probs(self, window: Window, following: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """How probable each skill is. (B, K)"""
@@ -81,12 +90,13 @@ class SkillModel(nn.Module):
         - likeliest: under the most probable skill;
         - mean: under the mean of their prototypes.
         """
-        log_probs = self.log_probs(window)
+        embeddings = self.encoder(window)  # z'_t (B, d_z)
+        log_probs, seen = self.g.log_probs(embeddings), self.seen_of(embeddings)
         if predicts == "likeliest":
-            return self.pi_low(window.state, self.g.prototypes[log_probs.argmax(1)])
+            return self.pi_low(window.state, self.g.prototypes[log_probs.argmax(1)], seen)
         if predicts == "mean":
-            return self.pi_low(window.state, log_probs.exp() @ self.g.prototypes)
-        each = self.pi_low.for_every_skill(window.state, self.g.prototypes).log_softmax(2)
+            return self.pi_low(window.state, log_probs.exp() @ self.g.prototypes, seen)
+        each = self.pi_low.for_every_skill(window.state, self.g.prototypes, seen).log_softmax(2)
         return (log_probs[:, :, None] + each).logsumexp(1)
 
 
@@ -185,7 +195,8 @@ class HierarchicalPolicy(Policy):
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
         sizes = len(inputs), int(spaces.action.n)
         acting = SkillModel(*sizes, architecture, sees_next=False)
-        discovery = SkillModel(*sizes, architecture, sees_next=architecture.next_state)
+        as_found = replace(architecture, history=False)
+        discovery = SkillModel(*sizes, as_found, sees_next=architecture.next_state)
         nn.ModuleDict({"acting": acting, "discovery": discovery}).load_state_dict(own)
         return cls(
             spaces,

@@ -49,7 +49,8 @@ def select(
 
 
 class SkillPolicy(nn.Module):
-    """`pi_low`: action logits from the current state and a skill, never from the history."""
+    """`pi_low`: action logits from the current state and a skill; from the history only where that
+    is asked for."""
 
     def __init__(
         self, observation_size: int, skill_size: int, n_actions: int, hidden: int, layers: int
@@ -59,16 +60,21 @@ class SkillPolicy(nn.Module):
         self.of_state, self.of_skill = _split_layer(observation_size, skill_size, hidden)
         self.body = mlp(hidden, hidden, layers - 1, n_actions)
 
-    def forward(self, states: Tensor, skills: Tensor) -> Tensor:
-        return self.act(self.standardise(states), skills)
+    def forward(self, states: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
+        """What else is `seen` is added to the first layer. (B, hidden)"""
+        return self.act(self.standardise(states), skills, seen)
 
-    def act(self, standardised: Tensor, skills: Tensor) -> Tensor:
+    def act(self, standardised: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
         """The same for states that are standardised already."""
-        return self._rest(self.of_state(standardised) + self.of_skill(skills))
+        first = self.of_state(standardised) + self.of_skill(skills)
+        return self._rest(first if seen is None else first + seen)
 
-    def for_every_skill(self, states: Tensor, prototypes: Tensor) -> Tensor:
+    def for_every_skill(
+        self, states: Tensor, prototypes: Tensor, seen: Tensor | None = None
+    ) -> Tensor:
         """The logits under each of the K skills. (B, K, n_actions)"""
         of_state = self.of_state(self.standardise(states))  # (B, hidden)
+        of_state = of_state if seen is None else of_state + seen
         return self._rest(of_state[:, None] + self.of_skill(prototypes))
 
     def soften(self, temperature: float) -> None:

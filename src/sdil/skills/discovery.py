@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import gymnasium as gym
@@ -66,15 +66,16 @@ class TrainingSteps:
 
 
 def first_models(
-    steps: TrainingSteps, settings: DiscoveryFields
+    steps: TrainingSteps, settings: DiscoveryFields, *, history: bool = False
 ) -> tuple[SkillModel, SkillModel, Compatibility]:
     """`f_bi`, `g`, `pi_low`; then those of phase 2, with `f_uni`; and `T`: all random yet.
 
-    They know the statistics of the training steps.
+    They know the statistics of the training steps. With `history`, `pi_low` of phase 2 sees it.
     """
     sizes = len(steps.inputs), steps.n_actions
     discovered = SkillModel(*sizes, settings.architecture, sees_next=settings.next_state)
-    model = SkillModel(*sizes, settings.architecture, sees_next=False)
+    reusing = replace(settings.architecture, history=history)
+    model = SkillModel(*sizes, reusing, sees_next=False)
     T = Compatibility(*sizes, settings.skill_size, settings.hidden)
     discovered.encoder.features.standardise.fit(steps.windows)
     statistics = discovered.encoder.features.standardise.state_dict()
@@ -169,8 +170,10 @@ class Discovery:
         settings: DiscoveryFields,
         generator: torch.Generator,
         judged: Tensor | None = None,
+        at_most: int | None = None,
     ) -> None:
-        """`judged` are scores of all training steps (N,), where they come from elsewhere."""
+        """`judged` are scores of all training steps (N,), where they come from elsewhere; with
+        `at_most` it ends after so many updates."""
         self.steps, self.model, self.T, self.settings = steps, model, T, settings
         self.optimisation = Optimisation(
             {"model": model, "T": T},
@@ -184,6 +187,8 @@ class Discovery:
             settings.discovery_epochs,
             math.ceil(settings.discovery_min_updates / self.updates_per_epoch),
         )
+        if at_most is not None:
+            self.total = min(self.total, math.ceil(at_most / self.updates_per_epoch))
         self.epoch = 0
         self._judged = judged
         self.scores = judged
