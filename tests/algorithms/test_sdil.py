@@ -333,26 +333,30 @@ def test_what_is_released_differs_from_the_text_where_its_authors_differ():
     assert {name for name in text if text[name] != without[name]} == {"adv_weight"}
 
 
-def test_skills_decide_together_alone_or_by_their_mean(demos):
-    policy = SHORT.fit(demos, seed=0)
+@pytest.mark.parametrize("low_level", ["skill", "history"])
+def test_skills_decide_together_alone_or_by_their_mean(demos, low_level):
+    policy = replace(SHORT, low_level=low_level).fit(demos, seed=0)
     windows = Windows(demos.clean, policy.look_back)
     whole = windows.at(torch.arange(40))
     model, window = policy._acting, whole.only(policy.inputs)
     with torch.no_grad():
-        log_probs = model.log_probs(window)
-        each = model.pi_low.for_every_skill(window.state, model.g.prototypes).softmax(2)
+        log_probs, seen = model.log_probs(window), None
+        if low_level == "history":
+            seen = model.encoder(window) @ model.of_embedding.T
+            assert seen.abs().max() > 0
+        each = model.pi_low.for_every_skill(window.state, model.g.prototypes, seen).softmax(2)
         by_hand = (log_probs.exp()[..., None] * each).sum(1)
         torch.testing.assert_close(model.logits(window, "mixture").softmax(1), by_hand)
         likeliest = each[torch.arange(len(each)), log_probs.argmax(1)]
         torch.testing.assert_close(model.logits(window, "likeliest").softmax(1), likeliest)
-        mean = model.pi_low(window.state, log_probs.exp() @ model.g.prototypes)
+        mean = model.pi_low(window.state, log_probs.exp() @ model.g.prototypes, seen)
         torch.testing.assert_close(model.logits(window, "mean"), mean)
     torch.testing.assert_close(policy.action_probs(whole), by_hand)
 
 
 def test_one_skill_is_a_plain_policy_on_the_state(demos):
     """With K = 1 the history has no way to change an action."""
-    policy = replace(SHORT, n_skills=1, acting="greedy").fit(demos, seed=0)
+    policy = replace(SHORT, n_skills=1, acting="greedy", low_level="skill").fit(demos, seed=0)
     observations = demos.clean[0].observations
     alone = [int(policy.predict(o)[0]) for o in observations]
     state, along = None, []
