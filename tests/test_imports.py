@@ -28,7 +28,8 @@ BASE_ORDER = {
     "clustering": {"spaces", "windows"},
     "scores": {"spaces"},
     "segmentation": {"scores", "spaces"},
-    "training": {"errors", "windows"},
+    "heads": {"errors", "spaces"},
+    "training": {"errors", "heads", "windows"},
     "saved": {"errors", "files", "spaces"},
     "judging": {
         *("errors", "files", "limits", "spaces", "trajectories", "demonstrations", "scores"),
@@ -36,7 +37,7 @@ BASE_ORDER = {
     },
     "policy": {
         *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
-        *("saved", "judging", "demonstrations"),
+        *("saved", "judging", "demonstrations", "heads"),
     },
     "acting": {"errors", "limits", "demonstrations", "windows", "policy"},
 }

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
+import gymnasium as gym
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -96,6 +97,7 @@ RULES: dict[str, type[WithoutCircles] | type[ListenToValue] | type[Sample]] = {
     rule.name: rule for rule in (WithoutCircles, ListenToValue, Sample)
 }
 GREEDY, DEFAULT = "greedy", "default"
+_REAL = "its actions are real numbers, and none comes again"
 WAYS = (DEFAULT, GREEDY, *RULES)
 """What `acting=` takes by name."""
 
@@ -132,7 +134,10 @@ def suit(policy: AnyPolicy, train: Demonstrations, *, greedy: bool = True) -> An
     It acts by them by default, or by none where it is to be `greedy`.
     """
     rules: list[Rule] = []
-    why_not = {}
+    why_not: dict[str, str] = {}
+    if not isinstance(train.spaces.action, gym.spaces.Discrete):
+        why_not = dict.fromkeys((ListenToValue.name, WithoutCircles.name), _REAL)
+        return policy.acting_by((), why_not)
     if policy.judge is not None and policy.judge.advice() is not None:
         rules.append(ListenToValue())
     else:

@@ -10,10 +10,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, is_dataclass
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from torch import Tensor
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
+from sdil.heads import Distribution, counts_actions
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
 from sdil.saved import Saved, damaged, read_saved, write_saved
@@ -113,10 +116,11 @@ class Rule(Protocol):
 
 
 class Policy(Saved):
-    """A policy over discrete actions. `spaces` and `look_back` say what it expects.
+    """A policy. `spaces` and `look_back` say what it expects.
 
-    It predicts (`action_probs`), judges steps where it has a `judge`, and acts (`predict`): by its
-    `rules`, which are a wrapper over what it predicts; with none of them, greedily.
+    It predicts (`distribution`, of counted actions `action_probs`), judges steps where it has a
+    `judge`, and acts (`predict`): by its `rules`, which are a wrapper over what it predicts; with
+    none of them, greedily.
     """
 
     look_back: int
@@ -133,12 +137,39 @@ class Policy(Saved):
     """Rules that its demonstrations do not speak for, and why."""
 
     @abstractmethod
-    def action_probs(self, window: Window) -> Tensor:
-        """`p(a | window)`. (B, number of actions), in double precision.
+    def distribution(self, window: Window) -> Distribution:
+        """What it would do, in double precision.
 
         Double, so that what a policy does cannot depend on how many episodes run side by side:
         the order in which a matrix product is summed varies with the batch.
         """
+
+    def action_probs(self, window: Window) -> Tensor:
+        """`p(a | window)` of counted actions. (B, number of actions), in double precision."""
+        found = self.distribution(window)
+        if not counts_actions(found.head):
+            raise InputError(
+                f"this policy's actions are real numbers ({self.spaces.action}): they have a "
+                "density, not a probability each. Ask `distribution(window)` or `log_likelihood`"
+            )
+        return found.outputs.softmax(1)
+
+    def log_likelihood(self, trajectories: Sequence[Trajectory]) -> list[Array]:
+        """How likely it finds the action of each recorded step, whatever rules it acts by: log p,
+        of real numbers the log-density of what they are in units of the training data.
+
+        One array (T,) per trajectory, in double precision.
+        """
+        if not len(trajectories):
+            return []
+        packed = pack_given(trajectories, self.spaces)
+        windows = Windows(packed, self.look_back)
+        with torch.no_grad():
+            found = [
+                self.distribution(windows.at(part)).log_prob(windows.actions_at(part))
+                for part in windows.parts()
+            ]
+        return packed.split_steps(torch.cat(found).numpy())
 
     def probabilities(self, trajectories: Sequence[Trajectory]) -> list[Array]:
         """How likely it finds each action at every recorded step, whatever rules it acts by.
@@ -176,6 +207,11 @@ class Policy(Saved):
     def acting_by(self, rules: Sequence[Rule], why_not: Mapping[str, str] | None = None) -> Self:
         """The same policy with other rules of acting."""
         for rule in rules:
+            if not rule.draws and not isinstance(self.spaces.action, gym.spaces.Discrete):
+                raise InputError(
+                    f"{rule.name} is a rule for counted actions; this policy's are real numbers "
+                    f"({self.spaces.action})"
+                )
             if is_dataclass(rule):
                 check_fields(rule, rule.name)
         other = copy(self)
@@ -226,10 +262,9 @@ class Policy(Saved):
         if state is not None and episode_start is not None:
             starts = torch.from_numpy(np.atleast_1d(np.asarray(episode_start, bool)))
             history = history.restarted(starts)
-        with torch.no_grad():
-            probs = self._by_rules(history.window(seen))  # (n, A)
         draw = self.draws or not deterministic
-        chosen = torch.multinomial(probs, 1)[:, 0] if draw else probs.argmax(1)
+        with torch.no_grad():
+            chosen = self._act(history.window(seen), draw=draw)
         actions = chosen.numpy()
         history = history.after(seen, chosen)
         return (actions[0] if single else actions), history
@@ -240,6 +275,15 @@ class Policy(Saved):
         with torch.no_grad():
             nothing = History.none(self.spaces, len(seen), self.remembers)
             return self._by_rules(nothing.window(seen)).numpy()
+
+    def _act(self, window: Window, *, draw: bool) -> Tensor:
+        """(n, *action)"""
+        if isinstance(self.spaces.action, gym.spaces.Discrete):
+            probs = self._by_rules(window)  # (n, A)
+            return torch.multinomial(probs, 1)[:, 0] if draw else probs.argmax(1)
+        found = self.distribution(window.latest(self.look_back))
+        warm = prod(getattr(rule, "temperature", 1.0) for rule in self.rules)  # of those that draw
+        return found.sample(t=warm) if draw else found.mode()
 
     def _by_rules(self, window: Window) -> Tensor:
         probs = self.action_probs(window.latest(self.look_back))

@@ -214,14 +214,22 @@ def _whole(value: object, name: str) -> int:
     return value
 
 
-def require_vectors_and_discrete_actions(spaces: Spaces, who: str) -> None:
+def require_vectors(spaces: Spaces, who: str) -> None:
     """Raise where the spaces are not what our networks take."""
-    if not isinstance(spaces.action, gym.spaces.Discrete):
-        raise InputError(f"{who} needs discrete actions, but the data has {spaces.action}")
-    if spaces.action.start != 0:
-        raise InputError(f"{who} needs actions that count from 0, but the data has {spaces.action}")
+    action = spaces.action
+    if isinstance(action, gym.spaces.Discrete) and action.start != 0:
+        raise InputError(f"{who} needs actions that count from 0, but the data has {action}")
+    if isinstance(action, gym.spaces.Box) and action.dtype.kind != "f":
+        raise InputError(f"{who} needs actions that are counted or real, but the data has {action}")
     if not isinstance(spaces.observation, gym.spaces.Box) or len(spaces.observation.shape) != 1:
         raise InputError(
             f"{who} needs vector observations, but the data has {spaces.observation}; "
             "gymnasium.wrappers.FlattenObservation makes them"
         )
+
+
+def require_vectors_and_discrete_actions(spaces: Spaces, who: str) -> None:
+    """The same for those who need a list of actions."""
+    if not isinstance(spaces.action, gym.spaces.Discrete):
+        raise InputError(f"{who} needs discrete actions, but the data has {spaces.action}")
+    require_vectors(spaces, who)

@@ -13,10 +13,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.errors import InputError
+from sdil.heads import ActionHead
 from sdil.windows import Window, Windows
 
 _SHORTEST_EPOCH = 20  # updates; ten clean trajectories are a single batch
@@ -90,13 +90,18 @@ def generator_of(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
-def mean_nll(logits: Callable[[Window], Tensor], windows: Windows) -> Tensor:
+def mean_nll(
+    outputs: Callable[[Window], Tensor],
+    head: ActionHead,
+    windows: Windows,
+    temperature: float = 1.0,
+) -> Tensor:
     """The negative log-likelihood of the recorded actions, mean over all steps."""
     total = torch.zeros((), dtype=torch.float64)
     with torch.no_grad():
         for index in windows.parts():
             actions = windows.actions_at(index)
-            total += F.cross_entropy(logits(windows.at(index)), actions, reduction="sum")
+            total += head.nll(outputs(windows.at(index)), actions, "sum", temperature)
     return total / len(windows)
 
 
@@ -104,29 +109,27 @@ TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
 """By which the logits of a network are divided that is too sure of itself; it acts the same."""
 
 
-def best_temperature(logits: Callable[[Window], Tensor], held_out: Windows) -> float:
+def best_temperature(
+    outputs: Callable[[Window], Tensor], head: ActionHead, held_out: Windows
+) -> float:
     """That of `TEMPERATURES` by which these steps are predicted best."""
-
-    def nll(temperature: float) -> float:
-        return float(mean_nll(lambda window: logits(window) / temperature, held_out))
-
-    return min(TEMPERATURES, key=nll)
+    return min(TEMPERATURES, key=lambda t: float(mean_nll(outputs, head, held_out, t)))
 
 
-def worse_than_usual(logits: Callable[[Window], Tensor], clean: Windows, held_out: Windows) -> bool:
+def worse_than_usual(
+    outputs: Callable[[Window], Tensor], head: ActionHead, clean: Windows, held_out: Windows
+) -> bool:
     """Whether clean actions that were held out are told better by how often clean steps take each
-    action: by likelihood, and surely by naming the commonest."""
-    seen, asked = (w.actions_at(torch.arange(len(w))).long() for w in (clean, held_out))
-    n_actions = int(torch.cat([seen, asked]).max()) + 1
-    shares = (seen.bincount(minlength=n_actions) + 1.0) / (len(seen) + n_actions)
-    right = 0
+    action: by likelihood, and surely by what is likeliest."""
+    seen, asked = (w.actions_at(torch.arange(len(w))) for w in (clean, held_out))
+    usual = head.usual(seen).expand(len(asked), -1)
     with torch.no_grad():
-        for index in held_out.parts():
-            right += int((logits(held_out.at(index)).argmax(1) == asked[index]).sum())
-    usual_nll = -shares.log()[asked].mean()
-    usual_right = int((asked == shares.argmax()).sum())
-    luck = math.sqrt(right * (1 - right / len(asked)))  # standard error of a count
-    return right + luck < usual_right and bool(mean_nll(logits, held_out) > usual_nll)
+        parts = held_out.parts()
+        error = torch.cat([head.error(outputs(held_out.at(i)), asked[i]) for i in parts])
+        usual_error, usual_nll = head.error(usual, asked).mean(), head.nll(usual, asked, "mean")
+    luck = error.std(correction=0) / math.sqrt(len(error))
+    surely = error.mean() - luck > usual_error
+    return bool(surely) and bool(mean_nll(outputs, head, held_out) > usual_nll)
 
 
 class Optimisation:

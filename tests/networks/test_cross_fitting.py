@@ -8,6 +8,7 @@ import torch
 
 from conftest import episode
 from sdil import Demonstrations, InputError, Trajectory
+from sdil.heads import Categorical
 from sdil.networks import cross_fitting
 from sdil.networks.cross_fitting import CrossFitted, Folds, cross_fit
 
@@ -72,7 +73,7 @@ def test_clones_are_measured_on_the_groups_they_have_not_seen(grouped):
     with torch.no_grad():
         clones.weights[2] += torch.randn(12, 64, 4)  # the rows differ
     states, actions = torch.randn(24, 3), torch.randint(4, (24,))
-    (measured,) = cross_fitting._LeftOut(folds, rows).measure(
+    (measured,) = cross_fitting._LeftOut(folds, rows, Categorical(4)).measure(
         clones, lambda steps: states[steps], actions
     )
     logits = clones(states.expand(12, -1, -1)).log_softmax(2).detach()
@@ -156,8 +157,8 @@ def test_it_ends_when_nobody_gains_or_all_is_learned_by_heart(
     assert told[:2] == [(25, 400), (50, 400)]
 
 
-def test_only_vectors_and_discrete_actions():
-    moving = Trajectory(np.zeros((4, 2), np.float32), np.zeros((3, 2), np.float32))
-    demos = Demonstrations([moving, Trajectory(moving.observations, moving.actions)], [moving])
-    with pytest.raises(InputError, match="behaviour cloning needs discrete actions"):
+def test_only_vectors():
+    seen = Trajectory(np.zeros((4, 2, 2), np.float32), np.zeros(3, np.int64))
+    demos = Demonstrations([seen, Trajectory(seen.observations, seen.actions)], [seen])
+    with pytest.raises(InputError, match="behaviour cloning needs vector observations"):
         fit(demos, [np.ones(3)])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sdil import Demonstrations, Trajectory
+from sdil.heads import Categorical
 from sdil.networks.encoders import RecordedFeatures, WindowFeatures
 from sdil.windows import Windows, varying_inputs
 
@@ -13,7 +14,7 @@ from sdil.windows import Windows, varying_inputs
 def test_features_made_once_equal_those_of_each_window(demos, look_back, sees_next):
     inputs = varying_inputs(demos.all)
     windows = Windows(demos.all, look_back, inputs)
-    features = WindowFeatures(len(inputs), 7, look_back, sees_next=sees_next)
+    features = WindowFeatures(len(inputs), Categorical(7), look_back, sees_next=sees_next)
     features.standardise.fit(windows)
     index = torch.arange(0, len(windows), 3)
     found, steps = RecordedFeatures(windows, features).at(index)
@@ -29,7 +30,7 @@ def test_features_of_a_set_that_ends_without_a_final_state(demos):
     t = demos.noisy[0]
     cut = [Trajectory(t.observations[: len(t)], t.actions, id=name) for name in ("a", "b")]
     windows = Windows(Demonstrations(clean=cut, spaces=demos.spaces).clean, 2)
-    features = WindowFeatures(t.observations.shape[1], 7, 2, sees_next=True)
+    features = WindowFeatures(t.observations.shape[1], Categorical(7), 2, sees_next=True)
     index = torch.arange(len(windows))
     found, _ = RecordedFeatures(windows, features).at(index)
     assert torch.equal(found, features(windows.at(index), windows.next_states_at(index)))

@@ -7,9 +7,8 @@ takes every noisy step for a good one, the second. How long to train is told by 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.acting import suit
@@ -53,6 +52,9 @@ class BC:
     max_updates: Count = 4_000
     """Updates at the most."""
 
+    head: Literal["mixture", "regression"] = "mixture"
+    """Of real-valued actions: mixture, five Gaussians; regression, least squares."""
+
     name: ClassVar[str] = "bc"
     reference: ClassVar[str] = "Pomerleau 1991"
     noisy_set: ClassVar[str] = "imitated as if clean"
@@ -60,6 +62,7 @@ class BC:
     judges_steps: ClassVar[bool] = False
     takes_judge: ClassVar[bool] = False
     takes_truth: ClassVar[bool] = False
+    real_actions: ClassVar[bool] = True
 
     def fit(
         self,
@@ -79,25 +82,27 @@ class BC:
             None if trust.updates else Windows(hold_out(demos, valid, seed=seed)[1], self.look_back)
         )
         windows, clean = (Windows(some, self.look_back) for some in (demos.all, demos.clean))
-        architecture = Architecture(self.look_back, self.hidden, self.layers)
+        regression = self.head == "regression"
+        architecture = Architecture(self.look_back, self.hidden, self.layers, regression)
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
-        network.features.standardise.fit(windows)
+        network.fit_to(windows)
+        head = network.head
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            logits = network(windows.at(index))
-            return {"imitation": F.cross_entropy(logits, windows.actions_at(index))}
+            outputs = network(windows.at(index))
+            return {"imitation": head.nll(outputs, windows.actions_at(index), "mean")}
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",
             {"network": network},
             loss=loss,
-            valid_loss=None if held is None else lambda: mean_nll(network, held),
+            valid_loss=None if held is None else lambda: mean_nll(network, head, held),
             n_samples=len(windows),
             updates=trust.updates,
-            hopeless=None if held is None else lambda: worse_than_usual(network, clean, held),
+            hopeless=None if held is None else lambda: worse_than_usual(network, head, clean, held),
         )
-        temperature = trust.temperature if held is None else best_temperature(network, held)
+        temperature = trust.temperature if held is None else best_temperature(network, head, held)
         network.soften(temperature)
         policy = PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.algorithms.isw_bc import weighted_nll
@@ -53,11 +52,11 @@ class CAIL(WeighingLearner):
         with seeded(seed) as generator:
             network = data.network()
             scorer = PairScorer(demos.spaces, hidden=self.hidden, layers=self.layers)
-        scorer.logit.standardise.load_state_dict(network.features.standardise.state_dict())
+        scorer.logit.scale_as(network)
 
         def nll(weights: dict[str, Tensor], index: Tensor) -> Tensor:
-            logits = torch.func.functional_call(network, weights, (windows.at(index),))
-            return F.cross_entropy(logits, windows.actions_at(index).long(), reduction="none")
+            outputs = torch.func.functional_call(network, weights, (windows.at(index),))
+            return network.head.nll(outputs, windows.actions_at(index))
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             if not data.n_noisy:

@@ -64,7 +64,7 @@ class DemoDICE(WeighingLearner):
                 alpha=self.alpha,
             )
         for part in (scorer.logit, scorer.nu):
-            part.standardise.load_state_dict(network.features.standardise.state_dict())
+            part.scale_as(network)
         stages = Stages(self, generator, on_epoch, resume)
         train_discriminator(stages, scorer.logit, data, generator, self.discriminator_updates)
         scorer.logit.requires_grad_(False)

@@ -60,7 +60,7 @@ class DWBC(WeighingLearner):
                 least=self.least,
                 most=self.most,
             )
-        d.logit.standardise.load_state_dict(network.features.standardise.state_dict())
+        d.logit.scale_as(network)
 
         def judged(index: Tensor) -> tuple[Tensor, Tensor]:
             """`log pi` and d of these steps. (B,) each"""

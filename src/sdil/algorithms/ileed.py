@@ -9,6 +9,7 @@ clean validation.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,7 +57,9 @@ class ILEED(WeighingLearner):
                 demos.spaces, hidden=self.hidden, layers=self.layers, size=self.expertise_size
             )
             omega = nn.Embedding(max(1, n_noisy), self.expertise_size)
-        scorer.embedding.standardise.load_state_dict(network.features.standardise.state_dict())
+        scorer.embedding.scale_as(network)
+
+        uniform = math.exp(network.head.log_uniform)
 
         def loss(index: Tensor) -> dict[str, Tensor]:
             nll = data.nll(network, index)
@@ -65,7 +68,7 @@ class ILEED(WeighingLearner):
                 return {"imitation": nll.mean()}
             who = demonstrator[(index - data.n_clean).clamp(min=0)]
             logit = scorer.expertise(data.windows.at(index).state, omega(who))
-            mixed = -mixture_likelihood(logit, (-nll).exp(), scorer.n_actions).log()
+            mixed = -mixture_likelihood(logit, (-nll).exp(), uniform).log()
             return {"imitation": torch.where(noisy, mixed, nll).mean()}
 
         Stages(self, generator, on_epoch, resume).converge(

@@ -89,7 +89,7 @@ class ISWBC(WeighingLearner):
         with seeded(seed) as generator:
             network = data.network()
             scorer = PairScorer(demos.spaces, hidden=self.hidden, layers=self.layers)
-        scorer.logit.standardise.load_state_dict(network.features.standardise.state_dict())
+        scorer.logit.scale_as(network)
         stages = Stages(self, generator, on_epoch, resume)
         train_discriminator(
             stages,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 from sdil.demonstrations import Demonstrations
 from sdil.limits import check_fields
 from sdil.policy import Policy
-from sdil.spaces import require_vectors_and_discrete_actions
+from sdil.spaces import require_vectors, require_vectors_and_discrete_actions
 from sdil.training import OnEpoch, State, check_seed
 
 
@@ -26,6 +26,8 @@ class Learner(Protocol):
     """Whether `fit` takes a fitted `judge`."""
     takes_truth: ClassVar[bool]
     """Whether `fit` takes the `truth` about every noisy step: a limit, not a competitor."""
+    real_actions: ClassVar[bool]
+    """Whether it learns actions that are real numbers, not only counted ones."""
 
     def fit(
         self,
@@ -41,6 +43,7 @@ class Learner(Protocol):
 
 def check(demos: Demonstrations, learner: Learner, seed: int) -> None:
     """Refuse what cannot be trained: data, hyper-parameters or seed."""
-    require_vectors_and_discrete_actions(demos.spaces, learner.name)
+    require = require_vectors if learner.real_actions else require_vectors_and_discrete_actions
+    require(demos.spaces, learner.name)
     check_fields(learner, learner.name)
     check_seed(seed)

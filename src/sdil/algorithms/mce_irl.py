@@ -100,6 +100,7 @@ class MCEIRL:
     judges_steps: ClassVar[bool] = False
     takes_judge: ClassVar[bool] = False
     takes_truth: ClassVar[bool] = False
+    real_actions: ClassVar[bool] = False
 
     def fit(
         self,

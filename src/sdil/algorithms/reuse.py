@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.heads import Categorical
 from sdil.networks.hierarchical import Predicts, SkillModel
 from sdil.networks.skills import select
 from sdil.skills.discovery import Discovery, TrainingSteps, gumbel
@@ -93,7 +94,11 @@ class Reuse:
 
     def temperature(self, held_out: Windows) -> float:
         """By which to divide the logits of `pi_low`: it is too sure of itself."""
-        return best_temperature(self._logits, held_out)
+        return best_temperature(self._logits, self._head, held_out)
+
+    @property
+    def _head(self) -> Categorical:
+        return Categorical(self.steps.n_actions)
 
     @property
     def _logits(self) -> Callable[[Window], Tensor]:
@@ -153,8 +158,8 @@ class Reuse:
             budget = Budget(self.updates, self.updates, self.updates)
         else:
             logits, clean = self._logits, Windows(self.steps.demos.clean, 0)
-            valid_loss = partial(mean_nll, logits, held)
-            hopeless = partial(worse_than_usual, logits, clean, held)
+            valid_loss = partial(mean_nll, logits, self._head, held)
+            hopeless = partial(worse_than_usual, logits, self._head, clean, held)
         Convergence(
             name,
             Optimisation(

@@ -134,6 +134,7 @@ class RewardLearner(ABC):
     judges_steps: ClassVar[bool] = False
     takes_judge: ClassVar[bool] = False
     takes_truth: ClassVar[bool] = False
+    real_actions: ClassVar[bool] = False
 
     @abstractmethod
     def reward(self, lesson: Lesson) -> Reward:
@@ -165,7 +166,7 @@ class RewardLearner(ABC):
             train, held_out = hold_out(demos, valid, seed=seed)
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
-            network.features.standardise.fit(Windows(train.all, 0))
+            network.fit_to(Windows(train.all, 0))
             windows = Windows(self.imitated(train), self.look_back)
             lesson = Lesson(train, windows, network, generator)
             valid_windows = None if held_out is None else Windows(held_out, self.look_back)
@@ -204,7 +205,7 @@ class RewardLearner(ABC):
             "offline",
             self.optimisation(lesson, {"network": lesson.network, **modules}),
             loss=losses,
-            valid_loss=lambda: mean_nll(lesson.network, valid),
+            valid_loss=lambda: mean_nll(lesson.network, lesson.network.head, valid),
             n_samples=len(lesson.windows),
             batch_size=self.batch_size,
             budget=Budget(self.min_updates, self.patience, self.max_updates),
@@ -240,7 +241,7 @@ class RewardLearner(ABC):
             ppo,
             self.reward(lesson),
             rounds=-(-self.env_steps // (self.n_envs * self.round_steps)),
-            valid_loss=None if valid is None else lambda: mean_nll(network, valid),
+            valid_loss=None if valid is None else lambda: mean_nll(network, network.head, valid),
             on_epoch=on_epoch,
             resume=resume,
         )

@@ -68,6 +68,7 @@ class WeighingLearner(ABC):
     judges_steps: ClassVar[bool] = True
     takes_judge: ClassVar[bool] = False
     takes_truth: ClassVar[bool] = False
+    real_actions: ClassVar[bool] = True
 
     @abstractmethod
     def fit(
@@ -211,21 +212,21 @@ class WeighedData:
         held = self.valid
         clean = Windows(self.demos.clean, self.architecture.look_back)
         return {
-            "valid_loss": lambda: mean_nll(network, held),
-            "hopeless": lambda: worse_than_usual(network, clean, held),
+            "valid_loss": lambda: mean_nll(network, network.head, held),
+            "hopeless": lambda: worse_than_usual(network, network.head, clean, held),
         }
 
     def network(self) -> PlainNetwork:
         """A policy network that knows the statistics of the training steps."""
         network = PlainNetwork(self.demos.spaces, self.architecture)
-        network.features.standardise.fit(self.windows)
+        network.fit_to(self.windows)
         return network
 
     def temperature(self, network: PlainNetwork) -> float:
         """By which to divide the network's logits: it is too sure of itself."""
         if self.valid is None:
             return self._lengths["temperature"]
-        return best_temperature(network, self.valid)
+        return best_temperature(network, network.head, self.valid)
 
     def draw_clean(self, size: int, generator: torch.Generator) -> Tensor:
         """Numbers of clean steps, drawn with replacement. (size,)"""
@@ -233,8 +234,7 @@ class WeighedData:
 
     def nll(self, network: PlainNetwork, index: Tensor) -> Tensor:
         """`-log pi(a_t | s_t)` of these steps. (B,)"""
-        logits = network(self.windows.at(index))
-        return F.cross_entropy(logits, self.windows.actions_at(index).long(), reduction="none")
+        return network.head.nll(network(self.windows.at(index)), self.windows.actions_at(index))
 
 
 _LEFT_OUT, _FOLDS = 2, 5  # so many of the folds are left out in turn

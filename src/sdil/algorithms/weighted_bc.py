@@ -85,6 +85,7 @@ class WeightedBC(WeighingLearner):
                 demos.spaces, look_back=self.look_back, hidden=self.hidden, layers=self.layers
             )
         scorer.clean.features.load_state_dict(network.features.state_dict())
+        scorer.clean.head.load_state_dict(network.head.state_dict())
         stages = Stages(self, generator, on_epoch, resume)
         stages.converge(
             "clone clean",

@@ -11,7 +11,6 @@ from sdil.algorithms.bc import BC
 from sdil.algorithms.sdil import SDIL
 from sdil.cli.collect import collect
 from sdil.cli.console import check_seed, parse, plain, print_table, progress, set_threads
-from sdil.cli.evaluate import measure_on
 from sdil.cli.fitting import telling
 from sdil.cli.report import report
 from sdil.evaluation.rollout import evaluate
@@ -62,6 +61,8 @@ def demo(
     print("\n   and, apart, clean ones to test on")
     collect("fourrooms", test, clean=100, noisy=0, seed=seed + 1)
     print("\n2. Training behaviour cloning, without and with the noisy set, and SDIL")
+    from sdil.evaluation.metrics import action_metrics, predict_recorded  # scikit-learn: seconds
+
     rows = []
     for name, (label, learner, clean_only) in _RUNS.items():
         run = out / "runs" / name
@@ -84,7 +85,7 @@ def demo(
                     on_progress=update,
                 )
                 rewards.append(f"{100 * ran.reward_mean:.1f} ± {100 * ran.reward_sem:.1f}")
-        metrics = measure_on(policy, load_demonstrations(test))
+        metrics = action_metrics(*predict_recorded(policy, load_demonstrations(test).clean))
         rows.append(
             [label, *rewards, f"{100 * metrics.accuracy:.1f}", f"{100 * metrics.macro_f:.1f}"]
         )

@@ -31,7 +31,7 @@ from sdil.policy import Policy
 from sdil.simulators import trusted_environment
 
 if TYPE_CHECKING:
-    from sdil.evaluation.metrics import ActionMetrics
+    from sdil.evaluation.metrics import ActionMetrics, RealMetrics
 
 ALL = "all"
 
@@ -150,12 +150,12 @@ def _marked(way: str, policy: Policy) -> str:
     return f"{way} (default)" if way == describe_acting(policy) else way
 
 
-def measure_on(policy: Policy, demos: Demonstrations) -> ActionMetrics:
+def measure_on(policy: Policy, demos: Demonstrations) -> ActionMetrics | RealMetrics:
     """Compare the policy with the clean set of `demos`, step by step."""
-    from sdil.evaluation.metrics import action_metrics, predict_recorded  # scikit-learn: seconds
+    from sdil.evaluation.metrics import measure_recorded  # scikit-learn: seconds
 
     check_spaces(policy, demos.spaces)
-    return action_metrics(*predict_recorded(policy, demos.clean))
+    return measure_recorded(policy, demos.clean)
 
 
 def summarise(result: Evaluation) -> dict[str, Any]:
@@ -180,9 +180,21 @@ def describe(result: Evaluation) -> list[str]:
     return [reward, success, f"{result.length_mean:.1f}"]
 
 
-def describe_metrics(metrics: ActionMetrics) -> list[list[str]]:
+def describe_metrics(metrics: ActionMetrics | RealMetrics) -> list[list[str]]:
     """Rows for a table."""
+    from sdil.evaluation.metrics import RealMetrics  # whoever has metrics has loaded it
+
     rows = []
+    if isinstance(metrics, RealMetrics):
+        each = zip(metrics.error, metrics.mean_action_error, strict=True)
+        rows = [["error, in standard deviations", f"{metrics.relative_error:.3f}"]]
+        rows.append(["the same of the mean action", f"{metrics.mean_action_relative_error:.3f}"])
+        rows.append(["NLL per step, in nats", f"{metrics.nll:.3f}"])
+        rows += [
+            [f"error of entry {i} (of the mean action)", f"{mine:.4g} ({mean:.4g})"]
+            for i, (mine, mean) in enumerate(each)
+        ]
+        return [*rows, ["recorded steps", str(metrics.steps)]]
     for name, value in (
         ("accuracy", metrics.accuracy),
         ("macro-F", metrics.macro_f),

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import gymnasium as gym
 import numpy as np
+import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
 from sdil.policy import Policy
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
+from sdil.windows import Windows
 
 LEAST_PROBABILITY = 1e-12
 
@@ -34,6 +37,53 @@ class ActionMetrics:
     steps: int
     absent_classes: tuple[int, ...]
     """Actions that never occur in the data, and so do not count."""
+
+
+@dataclass(frozen=True)
+class RealMetrics:
+    """Of actions that are real numbers."""
+
+    nll: float
+    """Mean negative log-density per step, in nats, of actions in standard deviations of the
+    training data."""
+    error: tuple[float, ...]
+    """Mean distance of what is done greedily from each entry of the recorded action, in the data's
+    own units."""
+    relative_error: float
+    """The same in standard deviations of the recorded entry, mean over entries that vary."""
+    mean_action_error: tuple[float, ...]
+    """`error` of whoever always does the mean of the recorded actions: better than that should be
+    easy."""
+    mean_action_relative_error: float
+    steps: int
+
+
+def measure_recorded(policy: Policy, trajectories: Trajectories) -> ActionMetrics | RealMetrics:
+    """How well a policy predicts recorded actions: those that are counted, or real numbers."""
+    if isinstance(policy.spaces.action, gym.spaces.Discrete):
+        return action_metrics(*predict_recorded(policy, trajectories))
+    windows = Windows(trajectories, policy.look_back)
+    taken = trajectories.actions[trajectories.steps()].reshape(len(windows), -1).astype(float)
+    nll, apart = [], []
+    with torch.no_grad():
+        for part in windows.parts():
+            found, actions = policy.distribution(windows.at(part)), windows.actions_at(part)
+            nll.append(-found.log_prob(actions))
+            apart.append(found.apart(actions).abs().double())
+    error = torch.cat(apart).numpy().mean(0)
+    of_mean = np.abs(taken - taken.mean(0)).mean(0)
+    spread = taken.std(0)
+    varies = spread > 0
+    return RealMetrics(
+        nll=float(torch.cat(nll).mean()),
+        error=tuple(error.tolist()),
+        relative_error=float((error[varies] / spread[varies]).mean()) if varies.any() else 0.0,
+        mean_action_error=tuple(of_mean.tolist()),
+        mean_action_relative_error=(
+            float((of_mean[varies] / spread[varies]).mean()) if varies.any() else 0.0
+        ),
+        steps=len(taken),
+    )
 
 
 def predict_recorded(policy: Policy, trajectories: Trajectories) -> tuple[Array, Array]:

@@ -6,17 +6,17 @@ A scorer gives each step a number in [-1, 1]. Most are a logit x of "as an exper
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.heads import make_head
 from sdil.judging import FittedJudge, Signal
 from sdil.networks.encoders import Standardise, mlp
 from sdil.networks.policies import Architecture, PlainNetwork
@@ -40,11 +40,17 @@ class StepNetwork(nn.Module):
         outputs: int = 1,
     ) -> None:
         super().__init__()
-        assert isinstance(spaces.action, gym.spaces.Discrete)
         (observation_size,) = element_shape(spaces.observation)
-        self.n_actions = int(spaces.action.n) if sees_action else 0
         self.standardise = Standardise(observation_size)
-        self.body = mlp(observation_size + self.n_actions + extra, hidden, layers, outputs)
+        self.head = make_head(spaces.action) if sees_action else None
+        seen = 0 if self.head is None else self.head.encoded
+        self.body = mlp(observation_size + seen + extra, hidden, layers, outputs)
+
+    def scale_as(self, network: PlainNetwork) -> None:
+        """See states and actions in the same units as the policy."""
+        self.standardise.load_state_dict(network.features.standardise.state_dict())
+        if self.head is not None:
+            self.head.load_state_dict(network.head.state_dict())
 
     def forward(
         self, states: Tensor, actions: Tensor | None = None, extra: Tensor | None = None
@@ -57,11 +63,11 @@ class StepNetwork(nn.Module):
         return out[:, 0] if out.shape[1] == 1 else out
 
     def inputs(self, states: Tensor, actions: Tensor | None = None) -> Tensor:
-        """What the first layer sees: standardised states, and actions one-hot. (B, inputs)"""
+        """What the first layer sees: standardised states, and actions encoded. (B, inputs)"""
         parts = [self.standardise(states)]
-        if self.n_actions:
+        if self.head is not None:
             assert actions is not None
-            parts.append(F.one_hot(actions.long(), self.n_actions).to(parts[0].dtype))
+            parts.append(self.head.encode(actions).to(parts[0].dtype))
         return torch.cat(parts, 1)
 
 
@@ -110,7 +116,7 @@ class LikelihoodScorer(StepScorer):
 
     def probability(self, window: Window, actions: Tensor) -> Tensor:
         """(B,)"""
-        return self.clean(window).softmax(1).gather(1, actions.long()[:, None])[:, 0]
+        return self.clean.head.plausibility(self.clean(window), actions)
 
     def optimality(self, windows: Windows, network: PlainNetwork | None) -> Tensor:
         return _in_parts(windows, lambda w, a, _: 2 * self.probability(w, a) - 1)
@@ -141,7 +147,7 @@ class DiscriminatorScorer(StepScorer):
         assert network is not None
 
         def judge(window: Window, actions: Tensor, _: Tensor) -> Tensor:
-            log_pi = -F.cross_entropy(network(window), actions.long(), reduction="none")
+            log_pi = network.head.log_prob(network(window), actions)
             return torch.tanh(self.logit(window.state, actions, log_pi) / 2)
 
         return _in_parts(windows, judge)
@@ -192,8 +198,6 @@ class ExpertiseScorer(StepScorer):
 
     def __init__(self, spaces: Spaces, *, hidden: int, layers: int, size: int) -> None:
         super().__init__(hidden=hidden, layers=layers, size=size)
-        assert isinstance(spaces.action, gym.spaces.Discrete)
-        self.n_actions = int(spaces.action.n)
         self.embedding = StepNetwork(
             spaces, hidden, layers, sees_action=False, outputs=size + 1
         )  # the last one is a bias, so that even one number suffices
@@ -205,9 +209,8 @@ class ExpertiseScorer(StepScorer):
 
     def optimality(self, windows: Windows, network: PlainNetwork | None) -> Tensor:
         assert network is not None
-        probs = _in_parts(
-            windows, lambda w, a, _: network(w).softmax(1).gather(1, a.long()[:, None])[:, 0]
-        )
+        head = network.head
+        probs = _in_parts(windows, lambda w, a, _: head.log_prob(network(w), a).exp())
         embedded = _in_parts(windows, lambda w, _a, _i: self.embedding(w.state))
         trajectory = (windows.times == 0).cumsum(0) - 1  # (N,)
         omega = torch.zeros(int(trajectory[-1]) + 1, embedded.shape[1] - 1, dtype=probs.dtype)
@@ -216,7 +219,7 @@ class ExpertiseScorer(StepScorer):
             optimiser = torch.optim.Adam([omega], lr=0.1)
             for _ in range(100):
                 logit = (embedded[:, :-1] * omega[trajectory]).sum(1) + embedded[:, -1]
-                likelihood = mixture_likelihood(logit, probs, self.n_actions)
+                likelihood = mixture_likelihood(logit, probs, math.exp(head.log_uniform))
                 loss = -likelihood.log().sum() + 0.5 * omega.square().sum()
                 optimiser.zero_grad()
                 loss.backward()
@@ -226,10 +229,10 @@ class ExpertiseScorer(StepScorer):
         return torch.tanh(logit / 2)
 
 
-def mixture_likelihood(logit: Tensor, probs: Tensor, n_actions: int) -> Tensor:
-    """`rho pi(a | s) + (1 - rho) / A`. (B,)"""
+def mixture_likelihood(logit: Tensor, probs: Tensor, uniform: float) -> Tensor:
+    """`rho pi(a | s) + (1 - rho) / A`, where all actions alike have a probability of 1 / A. (B,)"""
     rho = logit.sigmoid()
-    return rho * probs + (1 - rho) / n_actions
+    return rho * probs + (1 - rho) * uniform
 
 
 def _in_parts(windows: Windows, judge: Callable[[Window, Tensor, Tensor], Tensor]) -> Tensor:

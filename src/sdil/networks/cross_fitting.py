@@ -13,16 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-import gymnasium as gym
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.demonstrations import Demonstrations, split_groups
+from sdil.heads import ActionHead, make_head
 from sdil.networks.encoders import RecordedFeatures, WindowFeatures
 from sdil.networks.ensemble import Ensemble
-from sdil.spaces import Array, require_vectors_and_discrete_actions
+from sdil.spaces import Array, require_vectors
 from sdil.training import seeded
 from sdil.windows import STEPS_AT_ONCE, Windows, varying_inputs
 
@@ -111,7 +110,8 @@ class CrossFitted:
     """Negative log-likelihood of the recorded actions, mean over each group's steps; of the groups
     that are left out at some time. (R, G)"""
     error: Array
-    """The share of steps at which another action is the likeliest. (R, G)"""
+    """The share of steps at which another action is the likeliest; of real numbers how far that is
+    from the recorded one, in standard deviations. (R, G)"""
     updates: Array
     """After how many updates each was best, on average over all groups. (R,)"""
     temperature: Array
@@ -141,24 +141,24 @@ def cross_fit(
     take each action does, by likelihood and surely by naming the commonest. Logits are divided by
     that of `temperatures` which is best with it: who is too sure of himself need not stop early.
     """
-    require_vectors_and_discrete_actions(demos.spaces, "behaviour cloning")
-    assert isinstance(demos.spaces.action, gym.spaces.Discrete)
+    require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
     windows = Windows(everything, look_back, varying_inputs(everything))
-    n_actions = int(demos.spaces.action.n)
-    features = WindowFeatures(windows.observations.shape[1], n_actions, look_back)
+    actions = windows.actions_at(torch.arange(len(windows)))
+    head = make_head(demos.spaces.action)
+    head.fit(actions)
+    features = WindowFeatures(windows.observations.shape[1], head, look_back)
     features.standardise.fit(windows)
     recorded = RecordedFeatures(windows, features)
-    actions = windows.actions_at(torch.arange(len(windows))).long()
 
     def inputs(steps: Tensor) -> Tensor:
         """(clones, n) to (clones, n, F)"""
         return recorded.at(steps.flatten())[0].view(*steps.shape, -1)
 
     with seeded(seed) as generator:
-        clones = _clones(folds, len(weights), features.size, hidden, n_actions)
+        clones = _clones(folds, len(weights), features.size, hidden, head.size)
     drawn = _Draws(folds, weights, generator)
-    held = _LeftOut(folds, len(weights), temperatures)
+    held = _LeftOut(folds, len(weights), head, temperatures)
     optimiser = torch.optim.Adam(
         clones.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
     )
@@ -167,8 +167,7 @@ def cross_fit(
     last = LOOKS[-1] if at_most is None else min(at_most, LOOKS[-1])
     for before, after in pairwise((0, *(n for n in LOOKS if n < last), last)):
         for batch in drawn.batches(after - before):  # (clones, BATCH)
-            logits = clones(inputs(batch))
-            loss = F.cross_entropy(logits.flatten(0, 1), actions[batch].flatten(), reduction="sum")
+            loss = head.nll(clones(inputs(batch)), actions[batch], "sum")
             optimiser.zero_grad()
             (loss / BATCH).backward()  # each clone's gradient is what it would be alone
             optimiser.step()
@@ -180,8 +179,8 @@ def cross_fit(
         if after >= SURE and (often or _last_gain(looks, lengths) <= GAIN):
             break
     clean = actions[: demos.clean.n_steps]
-    usual = clean.bincount(minlength=n_actions).double() / len(clean)
-    as_usual = float(-(usual * usual.clamp(min=1e-9).log()).sum()), float(1 - usual.max())
+    usual = head.usual(clean).expand(len(clean), -1)
+    as_usual = float(head.nll(usual, clean, "mean")), float(head.error(usual, clean).mean())
     each = np.array([(n, t) for n in lengths for t in temperatures])
     tried = torch.cat(looks).numpy()  # (looks * temperatures, 2, R, G)
     return _at_the_best(tried, each, folds, at_least, as_usual)
@@ -236,8 +235,11 @@ class _Draws:
 class _LeftOut:
     """The steps that clones are measured on."""
 
-    def __init__(self, folds: Folds, rows: int, temperatures: tuple[float, ...] = (1.0,)) -> None:
-        self._rows, self._folds, self._temperatures = rows, folds, temperatures
+    def __init__(
+        self, folds: Folds, rows: int, head: ActionHead, temperatures: tuple[float, ...] = (1.0,)
+    ) -> None:
+        self._rows, self._folds, self._head = rows, folds, head
+        self._temperatures = temperatures
         of_step = folds.of_group[folds.group_of_step]
         longest = int(np.bincount(of_step).max())
         steps = torch.zeros(len(folds), longest, dtype=torch.int64)
@@ -262,11 +264,10 @@ class _LeftOut:
             self._steps.split(at_once, 1), self._groups.split(at_once, 1), strict=True
         ):
             steps, groups = steps.repeat(self._rows, 1), groups.repeat(self._rows, 1)
-            logits, taken = clones(inputs(steps)), actions[steps]
-            wrong = (logits.argmax(2) != taken).double()
+            outputs, taken = clones(inputs(steps)), actions[steps]
+            wrong = self._head.error(outputs, taken)
             for at, temperature in zip(total, self._temperatures, strict=True):
-                softer = (logits / temperature).movedim(2, 1)
-                nll = F.cross_entropy(softer, taken, reduction="none")  # (clones, n)
+                nll = self._head.nll(outputs, taken, t=temperature)  # (clones, n)
                 at[0].scatter_add_(1, groups, nll.double())
                 at[1].scatter_add_(1, groups, wrong)
         by_group = total.view(n, 2, self._rows, -1, total.shape[3]).sum(3)[..., :-1]

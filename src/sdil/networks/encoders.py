@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from sdil.heads import ActionHead, Categorical
 from sdil.windows import STEPS_AT_ONCE, Window, Windows
 
 
@@ -51,13 +52,16 @@ class WindowFeatures(nn.Module):
     """
 
     def __init__(
-        self, observation_size: int, n_actions: int, look_back: int, *, sees_next: bool = False
+        self, observation_size: int, head: ActionHead, look_back: int, *, sees_next: bool = False
     ) -> None:
+        """`head` is the network's own: it says what is seen of an action."""
         super().__init__()
         self.observation_size = observation_size
-        self.n_actions = n_actions
+        self.n_actions = head.encoded
+        """Numbers that are seen of an action."""
+        self._head = (head,)  # no part of this module: whoever owns it keeps it
         self.sees_next = sees_next
-        self.size = observation_size + look_back * (observation_size + n_actions + 1)
+        self.size = observation_size + look_back * (observation_size + self.n_actions + 1)
         self.size += (observation_size + 1) if sees_next else 0
         self.standardise = Standardise(observation_size)
 
@@ -73,9 +77,7 @@ class WindowFeatures(nn.Module):
             end = observation + look_back * (observation + actions + 1)
             past = out[:, observation:end].view(n, look_back, -1)
             self.standardise.write(window.past_states, present, past[..., :observation])
-            taken = window.past_actions.long()[..., None]
-            one_hot = out.new_zeros(n, look_back, actions).scatter(2, taken, 1.0)
-            past[..., observation:-1] = one_hot.mul_(present)
+            past[..., observation:-1] = self.encode(window.past_actions) * present
             past[..., -1:] = present
         if self.sees_next:
             assert following is not None
@@ -85,11 +87,15 @@ class WindowFeatures(nn.Module):
             out[:, -1:] = known
         return out
 
+    def encode(self, actions: Tensor) -> Tensor:
+        """What is seen of actions. (..., n_actions)"""
+        return self._head[0].encode(actions)
+
 
 class RecordedFeatures:
     """What `WindowFeatures` makes of recorded steps, standardised once: a batch only copies rows.
 
-    One row per state: the standardised state, its action one-hot, and 1; a last row of zeros stands
+    One row per state: the standardised state, its action encoded, and 1; a last row of zeros stands
     for all that does not exist.
     """
 
@@ -101,7 +107,7 @@ class RecordedFeatures:
         states = self._table[:-1, :size].copy_(windows.observations)
         states.sub_(mean).mul_(features.standardise.scale)
         self._table[:-1, -1] = 1.0
-        self._table[windows.rows, size + windows.actions[windows.steps].long()] = 1.0
+        self._table[windows.rows, size:-1] = features.encode(windows.actions[windows.steps])
         back = torch.arange(windows.look_back, 0, -1)  # M .. 1
         past = torch.where(
             back <= windows.times[:, None], windows.rows[:, None] - back, absent
@@ -111,7 +117,7 @@ class RecordedFeatures:
         self._rows = torch.cat([*parts, following[:, None]] if self._sees_next else parts, 1)
 
     def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """The features of these steps (B, F), and `s_t` beside `a_t` one-hot (B, I + A)."""
+        """The features of these steps (B, F), and `s_t` beside `a_t` encoded (B, I + A)."""
         rows = self._rows.index_select(0, index)  # (B, W)
         found = self._table.index_select(0, rows.flatten()).view(*rows.shape, -1)  # (B, W, I+A+1)
         now, size = found[:, 0], self._state_size
@@ -142,7 +148,8 @@ class SkillEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.sees_next = sees_next
-        self.features = WindowFeatures(observation_size, n_actions, look_back, sees_next=sees_next)
+        head = Categorical(n_actions)
+        self.features = WindowFeatures(observation_size, head, look_back, sees_next=sees_next)
         self.body = mlp(self.features.size, hidden, layers, skill_size)
 
     def forward(self, window: Window, following: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -157,12 +164,3 @@ def mlp(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequential:
     for before, after in pairwise(sizes):
         parts += [nn.Linear(before, after), nn.LeakyReLU(0.1)]
     return nn.Sequential(*parts, nn.Linear(sizes[-1], outputs))
-
-
-@torch.no_grad()
-def soften(network: nn.Sequential, temperature: float) -> None:
-    """Divide what the last layer gives."""
-    last = network[-1]
-    assert isinstance(last, nn.Linear)
-    last.weight.div_(temperature)
-    last.bias.div_(temperature)

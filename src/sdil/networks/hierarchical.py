@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.demonstrations import pack_given
+from sdil.heads import Categorical, Distribution
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
@@ -135,8 +136,9 @@ class HierarchicalPolicy(Policy):
         self._acting = deepcopy(acting).double().requires_grad_(False)
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
 
-    def action_probs(self, window: Window) -> Tensor:
-        return self._acting.logits(window.only(self.inputs), self.predicts).softmax(1)
+    def distribution(self, window: Window) -> Distribution:
+        logits = self._acting.logits(window.only(self.inputs), self.predicts)
+        return Distribution(Categorical(logits.shape[1]), logits)
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge, and which skill it shows."""

@@ -6,14 +6,14 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import gymnasium as gym
 from torch import Tensor, nn
 
+from sdil.heads import Distribution, make_head
 from sdil.judging import FittedJudge
-from sdil.networks.encoders import WindowFeatures, mlp, soften
+from sdil.networks.encoders import WindowFeatures, mlp
 from sdil.policy import Policy
 from sdil.spaces import Spaces, element_shape
-from sdil.windows import Window
+from sdil.windows import Window, Windows
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,33 @@ class Architecture:
     """Width of the hidden layers."""
     layers: int
     """Number of hidden layers."""
+    regression: bool = False
+    """Whether real-valued actions are told by least squares, not by a mixture of Gaussians."""
 
 
 class PlainNetwork(nn.Module):
-    """Window in, action logits out."""
+    """Window in; out come the outputs that its head takes: of counted actions logits."""
 
     def __init__(self, spaces: Spaces, architecture: Architecture) -> None:
         super().__init__()
-        assert isinstance(spaces.action, gym.spaces.Discrete)
         (observation_size,) = element_shape(spaces.observation)
-        n_actions = int(spaces.action.n)
-        self.features = WindowFeatures(observation_size, n_actions, architecture.look_back)
-        self.body = mlp(self.features.size, architecture.hidden, architecture.layers, n_actions)
+        self.head = make_head(spaces.action, regression=architecture.regression)
+        self.features = WindowFeatures(observation_size, self.head, architecture.look_back)
+        sizes = architecture.hidden, architecture.layers, self.head.size
+        self.body = mlp(self.features.size, *sizes)
+
+    def fit_to(self, windows: Windows) -> None:
+        """Take the scale of states and actions from the training steps."""
+        self.features.standardise.fit(windows)
+        self.head.fit(windows.actions[windows.steps])
 
     def forward(self, window: Window) -> Tensor:
-        logits: Tensor = self.body(self.features(window))  # (B, n_actions)
-        return logits
+        outputs: Tensor = self.body(self.features(window))  # (B, head.size)
+        return outputs
 
     def soften(self, temperature: float) -> None:
-        """Divide the logits by it, for good."""
-        soften(self.body, temperature)
+        """Make it less sure of the same, for good."""
+        self.head.soften(self.body, temperature)
 
 
 class PlainPolicy(Policy):
@@ -74,9 +81,8 @@ class PlainPolicy(Policy):
         self._network = network
         self._acting = deepcopy(network).double().requires_grad_(False)
 
-    def action_probs(self, window: Window) -> Tensor:
-        probs: Tensor = self._acting(window).softmax(1)
-        return probs
+    def distribution(self, window: Window) -> Distribution:
+        return Distribution(self._acting.head, self._acting(window))
 
     def tensors(self) -> dict[str, Tensor]:
         return self._network.state_dict()

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.networks.encoders import Standardise, mlp, soften
+from sdil.heads import Categorical
+from sdil.networks.encoders import Standardise, mlp
 
 _SLOPE = 0.1  # of LeakyReLU below zero
 
@@ -59,6 +60,7 @@ class SkillPolicy(nn.Module):
         self.standardise = Standardise(observation_size)
         self.of_state, self.of_skill = _split_layer(observation_size, skill_size, hidden)
         self.body = mlp(hidden, hidden, layers - 1, n_actions)
+        self._head = Categorical(n_actions)
 
     def forward(self, states: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
         """What else is `seen` is added to the first layer. (B, hidden)"""
@@ -79,7 +81,7 @@ class SkillPolicy(nn.Module):
 
     def soften(self, temperature: float) -> None:
         """Divide the logits by it, for good."""
-        soften(self.body, temperature)
+        self._head.soften(self.body, temperature)
 
     def _rest(self, first: Tensor) -> Tensor:
         return self.body(F.leaky_relu(first, _SLOPE))  # (..., n_actions)
