@@ -90,6 +90,11 @@ class ActionHead(nn.Module):
     def encode(self, actions: Tensor) -> Tensor:
         """(..., encoded), in single precision."""
 
+    def used(self, actions: Tensor) -> Tensor:
+        """How much of each kind of action there is: which one, or how much of each entry.
+        (..., encoded)"""
+        return self.encode(actions).abs()
+
     @abstractmethod
     def mix(self, log_weights: Tensor, outputs: Tensor) -> Tensor:
         """The outputs of a mixture of K distributions (..., K, size), as probable as the weights

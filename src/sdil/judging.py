@@ -24,7 +24,12 @@ from sdil.files import refuse_missing
 from sdil.limits import check_fields
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import JudgedSteps, StepScores
-from sdil.spaces import Array, Spaces, require_vectors_and_discrete_actions
+from sdil.spaces import (
+    Array,
+    Spaces,
+    require_vectors,
+    require_vectors_and_discrete_actions,
+)
 from sdil.training import OnEpoch, State, check_seed
 from sdil.trajectories import Trajectories, Trajectory
 
@@ -171,7 +176,8 @@ class AnyJudge(Protocol):
 
 def check_judge(demos: Demonstrations, judge: Any, seed: int) -> None:
     """Refuse what cannot be judged from: data, hyper-parameters or seed."""
-    require_vectors_and_discrete_actions(demos.spaces, judge.name)
+    real = getattr(judge, "real_actions", False)
+    (require_vectors if real else require_vectors_and_discrete_actions)(demos.spaces, judge.name)
     check_fields(judge, judge.name)
     check_seed(seed)
     if not len(demos.noisy):

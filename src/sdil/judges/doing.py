@@ -39,6 +39,8 @@ class Doing(nn.Module):
         """From how often each feature changes under each action in clean demonstrations: noisy
         ones may push against walls all day."""
         n_actions, n_inputs = len(self.idle), len(self.own)
+        if not n_actions:  # real numbers: none is an action that idles
+            return
         count, changes = torch.zeros(n_actions), torch.zeros(n_actions, n_inputs)
         for index in torch.arange(n_clean).split(STEPS_AT_ONCE):
             following, exists = windows.next_states_at(index)
@@ -85,6 +87,8 @@ class Doing(nn.Module):
 
     def idles(self, windows: Windows, index: Tensor) -> Tensor:
         """Whether the action of a step is one that idles. (B,)"""
+        if not len(self.idle):
+            return torch.zeros(len(index), dtype=torch.bool)
         return self.idle[windows.actions_at(index).long()]
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sdil.heads import ActionHead
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, of_groups, standing
 from sdil.judges.material import FOLDS, Material
 from sdil.spaces import Array
@@ -62,10 +63,10 @@ class Pace(nn.Module):
         self.bias.fill_(float(found[-1]))
 
 
-def cross_fit_pace(material: Material, n_actions: int, odd: Array) -> tuple[Pace, Array]:
+def cross_fit_pace(material: Material, head: ActionHead, odd: Array) -> tuple[Pace, Array]:
     """Pace that has seen all but the `odd` groups, and what those say of each step (N,) that never
     saw its group."""
-    rates = rates_of(material.windows, n_actions)
+    rates = rates_of(material.windows, head)
     at = stretches(material.windows.times.numpy())
     is_clean = np.arange(len(rates)) < material.n_clean
     learns = at & (np.arange(len(rates)) < material.n_train)
@@ -193,13 +194,14 @@ def over_stretches(values: Array, times: Array) -> Array:
     return np.where(count > 0, (sums[stop] - sums[start]) / np.maximum(count, 1), np.nan)
 
 
-def rates_of(windows: Windows, n_actions: int) -> Array:
-    """How often each action is taken and each feature changes around each step. (N, A + I)"""
+def rates_of(windows: Windows, head: ActionHead) -> Array:
+    """How often each action is taken, or how much of each entry, and how often each feature changes
+    around each step; of real numbers how much, in their units. (N, A + I)"""
     parts = []
     for index in windows.parts():
         following, exists = windows.next_states_at(index)
         changed = (following != windows.at(index).state).double()
         changed[~exists] = torch.nan
-        taken = nn.functional.one_hot(windows.actions_at(index).long(), n_actions).double()
+        taken = head.used(windows.actions_at(index)).double()
         parts.append(torch.cat([taken, changed], 1))
     return np.nan_to_num(over_stretches(torch.cat(parts).numpy(), windows.times.numpy()))

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sdil.heads import ActionHead, counts_actions, make_head
 from sdil.judges.distance import states_ahead
 from sdil.judges.doing import Doing
 from sdil.judges.efficiency import efficiency
@@ -63,6 +65,7 @@ class Evidence(nn.Module):
 
     def __init__(
         self,
+        head: ActionHead,
         standardise: Standardise,
         doing: Doing,
         clones: Clones,
@@ -76,7 +79,7 @@ class Evidence(nn.Module):
         episodes: Episodes,
     ) -> None:
         super().__init__()
-        self.standardise, self.doing = standardise, doing
+        self.head, self.standardise, self.doing = head, standardise, doing
         self.clones, self.consensus = clones, consensus
         self.distance, self.progress, self.value = distance, progress, value
         self.expected, self.integrity = expected, integrity
@@ -94,12 +97,13 @@ class Evidence(nn.Module):
         self.register_buffer("episode_grounds", several)
 
     @staticmethod
-    def of_tensors(tensors: Mapping[str, Tensor]) -> Evidence:
-        """The inverse of `state_dict`."""
+    def of_tensors(tensors: Mapping[str, Tensor], action: gym.Space[Any]) -> Evidence:
+        """The inverse of `state_dict`; `action` is the space of actions."""
         state = dict(tensors)
         n_inputs = len(state["standardise.mean"])
         idle = state["doing.idle"]
         evidence = Evidence(
+            make_head(action),
             Standardise(n_inputs),
             Doing(n_inputs, len(idle)),
             Clones(Ensemble.of_tensors(below(state, "clones.networks")), idle),
@@ -117,7 +121,7 @@ class Evidence(nn.Module):
 
     @torch.no_grad()
     def table(self, name: str, windows: Windows, index: Tensor) -> Tensor:
-        """What a step signal says of every action at these steps; NaN: nothing. (B, A)"""
+        """What a step signal says of every counted action at these steps; NaN: nothing. (B, A)"""
         parts = []
         for some in index.split(STEPS_AT_ONCE):
             observed = windows.at(some).state
@@ -136,14 +140,34 @@ class Evidence(nn.Module):
         return found
 
     @torch.no_grad()
+    def rate(self, name: str, windows: Windows, index: Tensor, actions: Tensor) -> Tensor:
+        """What a step signal says of these actions (B, D, *action) at these steps. (B, D)"""
+        if counts_actions(self.head):
+            return self.table(name, windows, index).gather(1, actions.long())
+        parts = []
+        for some, taken in zip(
+            index.split(STEPS_AT_ONCE), actions.split(STEPS_AT_ONCE), strict=True
+        ):
+            states = self.standardise(windows.at(some).state)
+            if name == "likelihood":
+                said = self.clones.of(states, taken, self.head)
+            elif name == "consensus":
+                said = self.clones.of(states, taken, self.head)
+                said = (said + self.consensus.of(states, taken, self.head)) / 2
+            else:
+                encoded = self.head.encode(taken).to(states.dtype)
+                said = self.expected.of(states, encoded)[:, OUTCOMES.index(name)]
+            parts.append(said.double())
+        return torch.cat(parts)
+
+    @torch.no_grad()
     def tell(self, name: str, windows: Windows, index: Tensor) -> Tensor:
         """What a step signal says of the action of each step; of one that idles nothing. (B,)"""
         if name == "doing":  # here what came of it is all there is to know
             found = self.doing(windows, index)
             found[self.doing.idles(windows, index)] = torch.nan
             return found
-        actions = windows.actions_at(index).long()
-        return self.table(name, windows, index).gather(1, actions[:, None])[:, 0]
+        return self.rate(name, windows, index, windows.actions_at(index)[:, None])[:, 0]
 
     @torch.no_grad()
     def outcome(self, name: str, windows: Windows, index: Tensor) -> Tensor:
@@ -191,7 +215,7 @@ class Evidence(nn.Module):
         if "integrity" in answers:
             with torch.no_grad():
                 index = torch.arange(len(windows))
-                sound = self.integrity(windows, index, self.standardise).numpy()
+                sound = self.integrity(windows, index, self.standardise, self.head).numpy()
             found["integrity"] = sound
         return JudgedSteps(**found)
 
@@ -237,7 +261,7 @@ class Evidence(nn.Module):
         told = {}
         for name in names:
             if name == "pace":
-                told[name] = self.pace(rates_of(windows, len(self.doing.idle)))
+                told[name] = self.pace(rates_of(windows, self.head))
             elif name == "steps":
                 settle = self.settling(windows, index, waiting=True)
                 bare = [self.worth(n, self.tell(n, windows, index).numpy()) for n in self.weighed]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from sdil.heads import ActionHead, counts_actions
 from sdil.judges.material import EPOCH, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
@@ -31,12 +32,20 @@ class Expected(nn.Module):
         """Standardised states to outcomes of each action, the mean over networks. (B, S, A)"""
         return self.networks(states).mean(0).view(len(states), self.n_outcomes, -1)
 
+    def of(self, states: Tensor, actions: Tensor) -> Tensor:
+        """The same of encoded actions (B, D, encoded), which the networks see. (B, S, D)"""
+        states = states[:, None].expand(-1, actions.shape[1], -1)
+        seen = torch.cat([states, actions], 2).flatten(0, 1)
+        found = self.networks(seen).mean(0).view(*actions.shape[:2], self.n_outcomes)
+        return found.movedim(2, 1)
+
     def only(self, members: list[int]) -> Expected:
         return Expected(self.networks.only(members), self.n_outcomes)
 
 
 def learn_expected(
     expected: Expected,
+    head: ActionHead,
     outcomes: Tensor,
     windows: Windows,
     standardise: Standardise,
@@ -61,10 +70,15 @@ def learn_expected(
         drawn = pools.draw(batch_size, generator)  # (members, B)
         flat = drawn.flatten()
         states = standardise(windows.observations[windows.rows[flat]])
-        found = expected.networks(states.view(*drawn.shape, -1))
-        each = found.view(*drawn.shape, expected.n_outcomes, -1)
-        actions = windows.actions_at(flat).long().view(*drawn.shape, 1, 1)
-        taken = each.gather(3, actions.expand(-1, -1, expected.n_outcomes, 1))[..., 0]
+        actions = windows.actions_at(flat)
+        if counts_actions(head):
+            found = expected.networks(states.view(*drawn.shape, -1))
+            each = found.view(*drawn.shape, expected.n_outcomes, -1)
+            which = actions.long().view(*drawn.shape, 1, 1)
+            taken = each.gather(3, which.expand(-1, -1, expected.n_outcomes, 1))[..., 0]
+        else:
+            seen = torch.cat([states, head.encode(actions)], 1)
+            taken = expected.networks(seen.view(*drawn.shape, -1))
         error = (taken - targets[members, drawn]).square() * known[members, drawn]
         return {"outcome": error.mean()}
 

@@ -49,7 +49,9 @@ class EvidenceJudge(FittedJudge):
         self.cross_judged = cross_judged
         self.good_share = evidence.share() if evidence.heard else None
         self._inputs = inputs
-        self._double = Evidence.of_tensors(evidence.state_dict()).double().requires_grad_(False)
+        self._double = (
+            Evidence.of_tensors(evidence.state_dict(), spaces.action).double().requires_grad_(False)
+        )
 
     @property
     def _asked(self) -> list[str]:
@@ -105,7 +107,8 @@ class EvidenceJudge(FittedJudge):
             return None
         windows = self._windows(packed)
         index = torch.arange(len(windows))
-        return self.evidence.tell("likelihood", windows, index).exp().nan_to_num(0.0)
+        told = self.evidence.tell("likelihood", windows, index).exp()
+        return told.clamp(max=1.0).nan_to_num(0.0)
 
     def advice(self) -> Callable[[Tensor], Tensor] | None:
         return self._advice
@@ -149,7 +152,7 @@ class EvidenceJudge(FittedJudge):
             )
         return cls(
             spaces,
-            Evidence.of_tensors(own),
+            Evidence.of_tensors(own, spaces.action),
             inputs,
             odd=json.loads(_as_text(odd)),
             cross_judged=cross_judged,

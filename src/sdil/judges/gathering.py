@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from sdil.demonstrations import Demonstrations
+from sdil.heads import ActionHead
 from sdil.judges.episodes import cross_fit_pace
 from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import (
@@ -17,7 +18,6 @@ from sdil.judges.hearing import (
     Ground,
     agreement_with_others,
     chance_of_gain,
-    of_steps,
     separation,
     standing,
     step_level,
@@ -41,14 +41,14 @@ class Gathering:
         self,
         fields: GatheringFields,
         material: Material,
-        n_actions: int,
+        head: ActionHead,
         stages: Stages,
         generator: torch.Generator,
         seed: int,
     ) -> None:
         self.good_share, self.material, self.seed = fields.good_share, material, seed
         self.asked = tuple(fields.signals.split("+"))
-        self.witnesses = Witnesses(fields, material, n_actions, stages, generator, seed)
+        self.witnesses = Witnesses(fields, material, head, stages, generator, seed)
         self.final, self.acts = self.witnesses.final, self.witnesses.acts
         self.grounds: dict[str, Ground] = {}
         self.heard: list[str] = []
@@ -77,14 +77,7 @@ class Gathering:
         reference = self.material.reference
         if not len(reference) or np.isnan(self.told[name]).all():
             return
-        acting = self.acts[reference]
-        steps = reference[acting]
-        self.grounds[name] = of_steps(
-            self.witnesses.reference_table(name)[acting],
-            self.witnesses.actions[steps],
-            self.material.trajectory[steps],
-            self.material.group[steps],
-        )
+        self.grounds[name] = self.witnesses.ground(name, reference[self.acts[reference]])
         known = not np.isnan(self.told[name][self.material.noisy]).all()
         if known and needs and self._passes(name):
             self.heard.append(name)
@@ -253,7 +246,7 @@ class Gathering:
             return {}
         if "pace" in self.asked:  # which must not learn from a clean one that is none
             odd = standing(told, material.reference, material.noisy, material.group).odd
-            self.final.pace, told["pace"] = cross_fit_pace(material, self.witnesses.n_actions, odd)
+            self.final.pace, told["pace"] = cross_fit_pace(material, self.witnesses.head, odd)
         grounds, odd = self.final.episodes.learn(told, material)
         for name, ground in grounds.items():
             row = torch.tensor([ground.figure, ground.chance, ground.groups], dtype=torch.float64)

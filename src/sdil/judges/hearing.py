@@ -81,8 +81,15 @@ def of_steps(table: Array, actions: Array, trajectory: Array, group: Array) -> G
     filled = np.where(np.isnan(table), 0.0, table)
     told = (share * ~np.isnan(table)).sum(1)
     anew = (share * filled).sum(1) / np.maximum(told, 1e-9)
-    gain = table[np.arange(len(actions)), actions] - anew
-    gains = _by_group(gain, group)
+    return of_gains(table[np.arange(len(actions)), actions] - anew, group)
+
+
+def of_gains(gain: Array, group: Array) -> Ground:
+    """By how much a signal rates own actions above those dealt out anew; NaN: it says nothing."""
+    known = ~np.isnan(gain)
+    if not known.any():
+        return NOTHING
+    gains = _by_group(gain[known], group[known])
     return Ground(float((gains > 0).mean()), _chance(gains), len(gains))
 
 

@@ -8,9 +8,9 @@ before and the state after it: a step is sound where the recorded action is as l
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.heads import ActionHead, counts_actions
 from sdil.judges.material import EPOCH, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
@@ -25,19 +25,29 @@ class Integrity(nn.Module):
         super().__init__()
         self.networks = networks
 
-    def forward(self, windows: Windows, index: Tensor, standardise: Standardise) -> Tensor:
-        """The likelihood of the action over that of the likeliest; NaN where s' is unknown. (B,)"""
+    def forward(
+        self, windows: Windows, index: Tensor, standardise: Standardise, head: ActionHead
+    ) -> Tensor:
+        """The likelihood of the action over that of the likeliest, of real numbers how often one
+        less likely would do; NaN where s' is unknown. (B,)"""
         sound = torch.full((len(index),), torch.nan, dtype=torch.float64)
         known = torch.where(windows.has_next[index])[0]
         for part in known.split(STEPS_AT_ONCE):
-            log_p = self.networks(_change(windows, index[part], standardise)).softmax(2).mean(0)
-            actions = windows.actions_at(index[part]).long()[:, None]
-            sound[part] = (log_p.gather(1, actions)[:, 0] / log_p.max(1).values).double()
+            outputs = self.networks(_change(windows, index[part], standardise))
+            actions = windows.actions_at(index[part])
+            if counts_actions(head):
+                p = outputs.softmax(2).mean(0)
+                sound[part] = (
+                    p.gather(1, actions.long()[:, None])[:, 0] / p.max(1).values
+                ).double()
+            else:
+                sound[part] = head.plausibility(outputs[0], actions).double()
         return sound
 
 
 def learn_integrity(
     integrity: Integrity,
+    head: ActionHead,
     windows: Windows,
     standardise: Standardise,
     pools: Pools,
@@ -53,8 +63,8 @@ def learn_integrity(
         drawn = pools.draw(batch_size, generator)  # (members, B)
         flat = drawn.flatten()
         change = _change(windows, flat, standardise).view(*drawn.shape, -1)
-        logits = integrity.networks(change).flatten(0, 1)
-        return {"inverse": F.cross_entropy(logits, windows.actions_at(flat).long())}
+        outputs = integrity.networks(change).flatten(0, 1)
+        return {"inverse": head.nll(outputs, windows.actions_at(flat), "mean")}
 
     stages.converge(
         "invert dynamics",

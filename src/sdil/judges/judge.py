@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, ClassVar, Literal
 
-import gymnasium as gym
-
 from sdil.demonstrations import Demonstrations
+from sdil.heads import make_head
 from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.gathering import Gathering
 from sdil.judges.material import Material
@@ -47,6 +46,7 @@ class Judge:
 
     name: ClassVar[str] = "evidence"
     reference: ClassVar[str] = "ours"
+    real_actions: ClassVar[bool] = True
 
     def fit(
         self,
@@ -61,10 +61,9 @@ class Judge:
         check_judge(demos, self, seed)
         material = Material.of(demos, valid, seed=seed)
         generator = generator_of(seed)
-        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
         stages = Stages(self, generator, on_epoch, resume)
-        n_actions = int(demos.spaces.action.n)
-        gathering = Gathering(self, material, n_actions, stages, generator, seed)
+        head = make_head(demos.spaces.action)
+        gathering = Gathering(self, material, head, stages, generator, seed)
         evidence, odd = gathering.run()
         return EvidenceJudge(
             demos.spaces,

@@ -8,10 +8,12 @@ of steps that act, and say how likely the action is given that one acts: waiting
 
 from __future__ import annotations
 
+import math
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.heads import ActionHead
 from sdil.judges.material import EPOCH, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
@@ -40,6 +42,17 @@ class Clones(nn.Module):
         found[:, self.idle] = torch.nan
         return found
 
+    def of(self, states: Tensor, actions: Tensor, head: ActionHead) -> Tensor:
+        """The same of actions that are real numbers (B, D, *action): by how much their density is
+        above what it is on average where one acts as the clones do. Bare densities compare badly
+        across states: where everything is likely, each single thing is unlikely. (B, D)"""
+        outputs = self.networks(states).movedim(0, 1)  # (B, members, size)
+        even = outputs.new_full(outputs.shape[:2], -math.log(outputs.shape[1]))
+        mixed = head.mix(even, outputs)  # (B, any)
+        each = mixed[:, None].expand(-1, actions.shape[1], -1)
+        above = head.log_prob(each, actions) - head.expected_log_prob(mixed)[:, None]
+        return above.clamp(min=math.log(_LEAST))
+
     def only(self, members: list[int]) -> Clones:
         return Clones(self.networks.only(members), self.idle)
 
@@ -47,6 +60,7 @@ class Clones(nn.Module):
 def learn_clones(
     phase: str,
     networks: Ensemble,
+    head: ActionHead,
     windows: Windows,
     standardise: Standardise,
     pools: tuple[Pools, ...],
@@ -63,9 +77,8 @@ def learn_clones(
         drawn = torch.cat([pool.draw(each, generator) for pool in pools], 1)  # (members, B)
         flat = drawn.flatten()
         states = standardise(windows.observations[windows.rows[flat]])
-        logits = networks(states.view(*drawn.shape, -1))
-        actions = windows.actions_at(flat).long()
-        return {"imitation": F.cross_entropy(logits.flatten(0, 1), actions)}
+        outputs = networks(states.view(*drawn.shape, -1)).flatten(0, 1)
+        return {"imitation": head.nll(outputs, windows.actions_at(flat), "mean")}
 
     stages.converge(
         phase,

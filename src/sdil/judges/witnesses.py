@@ -10,12 +10,15 @@ from typing import Literal, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from sdil.heads import ActionHead, counts_actions
 from sdil.judges.distance import coarse, learn_distance
 from sdil.judges.doing import Doing
 from sdil.judges.episodes import Episodes, Pace
 from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, Evidence
 from sdil.judges.expected import Expected, learn_expected
+from sdil.judges.hearing import Ground, of_gains, of_steps
 from sdil.judges.integrity import Integrity, learn_integrity
 from sdil.judges.likelihood import Clones, learn_clones
 from sdil.judges.material import Material, Pools
@@ -26,6 +29,7 @@ from sdil.networks.ensemble import MEMBERS, Ensemble
 from sdil.spaces import Array
 from sdil.training import OptimiserFields, Stages
 
+_DEALT = 16  # actions of the same trajectory, where they are real numbers
 _MEASURING = 2  # networks of those that measure distances and expect outcomes
 
 
@@ -53,36 +57,40 @@ class Witnesses:
         self,
         fields: GatheringFields,
         material: Material,
-        n_actions: int,
+        head: ActionHead,
         stages: Stages,
         generator: torch.Generator,
         seed: int,
     ) -> None:
-        self.fields, self.material, self.n_actions = fields, material, n_actions
+        self.fields, self.material, self.head = fields, material, head
         self.stages, self.generator, self.seed = stages, generator, seed
         self.asked = tuple(fields.signals.split("+"))
         windows = material.windows
         self.n_folds = material.n_folds
-        self.actions = windows.actions_at(torch.arange(len(windows))).long().numpy()
-        n_inputs = len(material.inputs)
+        self.actions = windows.actions_at(torch.arange(len(windows)))
+        head.fit(self.actions[: material.n_train])
+        n_inputs, self.n_counted = len(material.inputs), head.size if counts_actions(head) else 0
         self.standardise = Standardise(n_inputs)
         self.standardise.fit(windows)
-        self.doing = Doing(n_inputs, n_actions)
+        self.doing = Doing(n_inputs, self.n_counted)
         if "doing" in self.asked:
             self.doing.learn(windows, material.n_clean)
-        self.acts = ~self.doing.idle.numpy()[self.actions]  # (N,)
+        self.acts = ~self.doing.idles(windows, torch.arange(len(windows))).numpy()  # (N,)
         folds, hidden = self.n_folds, fields.hidden
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
             self.clones, self.consensus = (
-                Ensemble(folds + MEMBERS, n_inputs, hidden, n_actions) for _ in range(2)
+                Ensemble(folds + MEMBERS, n_inputs, hidden, head.size) for _ in range(2)
             )
             self.distance = Ensemble(coarse(folds) + _MEASURING, 2 * n_inputs, hidden, 2)
-            outputs = len(OUTCOMES) * n_actions
-            self.expected = Expected(
-                Ensemble(folds + _MEASURING, n_inputs, hidden, outputs), len(OUTCOMES)
+            n = len(OUTCOMES)
+            sizes = (
+                (n_inputs, hidden, n * self.n_counted)
+                if self.n_counted
+                else (n_inputs + head.encoded, hidden, n)
             )
-            self.integrity = Integrity(Ensemble(1, 2 * n_inputs, hidden, n_actions))
+            self.expected = Expected(Ensemble(folds + _MEASURING, *sizes), n)
+            self.integrity = Integrity(Ensemble(1, 2 * n_inputs, hidden, head.size))
         self._learn_to_clone_and_measure()
         self.views = [self._view(k) for k in [*range(self.n_folds), None]]
         """Of each fold, then the final one."""
@@ -112,17 +120,18 @@ class Witnesses:
         measuring = clones if fold is not None else clones[:_MEASURING]
         count = coarse(self.n_folds)
         distances = [fold % count] if fold is not None else [count + i for i in range(_MEASURING)]
-        n_rates = self.n_actions + len(self.material.inputs)
+        n_rates = self.head.encoded + len(self.material.inputs)
         idle = self.doing.idle
         ends = Progress.towards(self.material, self.standardise, fold, self.seed)
         return Evidence(
+            self.head,
             self.standardise,
             self.doing,
             Clones(self.clones.only(clones), idle),
             Clones(self.consensus.only(clones), idle),
             self.distance.only(distances),
             ends,
-            Value(torch.zeros(0, len(self.material.inputs)), torch.zeros(0, self.n_actions)),
+            Value(torch.zeros(0, len(self.material.inputs)), torch.zeros(0, self.n_counted)),
             self.expected.only(measuring),
             Integrity(self.integrity.networks.only([0])),  # learned last, by the final one alone
             Pace(n_rates),
@@ -133,6 +142,7 @@ class Witnesses:
         learn_clones(
             phase,
             networks,
+            self.head,
             self.material.windows,
             self.standardise,
             pools,
@@ -155,14 +165,31 @@ class Witnesses:
             found[index.numpy()] = getattr(view, tell)(name, windows, index).numpy()
         return found
 
-    def reference_table(self, name: str) -> Array:
-        """What they say of every action at clean reference steps. (R, A)"""
-        reference, windows = self.material.reference, self.material.windows
-        table = np.zeros((len(reference), self.n_actions))
+    def ground(self, name: str, steps: Array) -> Ground:
+        """Of a signal, on these clean reference steps: it should rate own actions above those of
+        the same trajectory dealt out anew."""
+        trajectory, group = self.material.trajectory[steps], self.material.group[steps]
+        if self.n_counted:
+            every = torch.arange(self.n_counted).expand(len(steps), -1)
+            table, taken = self._rate(name, steps, every), self.actions.numpy()[steps]
+            return of_steps(table, taken.astype(np.int64), trajectory, group)
+        others = _of_the_same(trajectory, _DEALT, np.random.default_rng([self.seed, 23]))
+        own, dealt = self.actions[steps][:, None], self.actions[steps][others]
+        table = self._rate(name, steps, torch.cat([own, dealt], 1))
+        return of_gains(table[:, 0] - table[:, 1:].mean(1), group)
+
+    def _rate(self, name: str, steps: Array, actions: Tensor) -> Array:
+        """What those say of actions (R, D, *action) who never saw the group of a step. (R, D)"""
+        windows = self.material.windows
+        table = np.zeros(actions.shape[:2])
         for k, view in enumerate(self.views[:-1] if self.n_folds else self.views):
-            mine = self.material.fold[reference] == k if self.n_folds else slice(None)
-            index = torch.from_numpy(reference[mine])
-            table[mine] = view.table(name, windows, index).numpy()
+            mine = (
+                np.flatnonzero(self.material.fold[steps] == k)
+                if self.n_folds
+                else np.arange(len(steps))
+            )
+            index = torch.from_numpy(steps[mine])
+            table[mine] = view.rate(name, windows, index, actions[mine]).numpy()
         return table
 
     def expect_outcomes(self) -> tuple[dict[str, Array], set[str]]:
@@ -186,6 +213,7 @@ class Witnesses:
             of_all = np.stack([final[n] for n in OUTCOMES], 1)
             learn_expected(
                 self.expected,
+                self.head,
                 torch.from_numpy(np.stack([each] * self.n_folds + [of_all] * _MEASURING)),
                 windows,
                 self.standardise,
@@ -207,9 +235,9 @@ class Witnesses:
         material, windows = self.material, self.material.windows
         ended = windows.ended.numpy() & windows.has_next.numpy()
         ends = np.flatnonzero(ended[: material.n_clean])
-        if not len(ends):
+        if not len(ends) or not self.n_counted:
             return False
-        graph = RecordedGraph.of(windows, material.n_train, self.n_actions)
+        graph = RecordedGraph.of(windows, material.n_train, self.n_counted)
         several = graph.several
         if not len(several):
             return False
@@ -258,6 +286,7 @@ class Witnesses:
         if len(known):
             learn_integrity(
                 self.integrity,
+                self.head,
                 windows,
                 self.standardise,
                 Pools([torch.from_numpy(known)]),
@@ -267,3 +296,11 @@ class Witnesses:
                 updates=self.fields.outcome_updates,
             )
         self.final.integrity = self.integrity
+
+
+def _of_the_same(trajectory: Array, count: int, rng: np.random.Generator) -> Array:
+    """Places of steps of the same trajectory, for each step. (R, count)"""
+    first = np.flatnonzero(np.append(True, np.diff(trajectory) != 0))
+    lengths = np.diff(np.append(first, len(trajectory)))
+    drawn = rng.random((len(trajectory), count)) * np.repeat(lengths, lengths)[:, None]
+    return np.asarray(np.repeat(first, lengths)[:, None] + drawn.astype(np.int64))
