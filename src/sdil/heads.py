@@ -162,7 +162,7 @@ class Categorical(ActionHead):
         return (log_weights[..., None] + outputs.log_softmax(-1)).logsumexp(-2)
 
     def plausibility(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        return outputs.softmax(-1).gather(-1, actions.long()[..., None])[..., 0]
+        return outputs.log_softmax(-1).gather(-1, actions.long()[..., None])[..., 0].exp()
 
     @property
     def log_uniform(self) -> float:
@@ -192,6 +192,8 @@ class _Real(ActionHead):
     """Entries that take two values. (D,)"""
     is_angle: Tensor
     """Entries that wrap. (D,)"""
+    values: Tensor
+    """The lowest and the highest of each entry, exactly as recorded. (2, D)"""
     widened: Tensor
     """By which the spread is multiplied after training. ()"""
 
@@ -206,6 +208,7 @@ class _Real(ActionHead):
         self.register_buffer("is_choice", torch.zeros(n, dtype=torch.bool))
         self.register_buffer("is_angle", torch.from_numpy(_angles(space)))
         self.register_buffer("widened", torch.ones(()))
+        self.register_buffer("values", torch.zeros(2, n, dtype=torch.float64))
         self._limits = (
             torch.from_numpy(np.asarray(space.low, np.float64).ravel()),
             torch.from_numpy(np.asarray(space.high, np.float64).ravel()),
@@ -221,6 +224,7 @@ class _Real(ActionHead):
         spread = torch.where(self.is_angle, 1.0, spread)
         mean = torch.where(self.is_angle, 0.0, mean)
         self.is_choice.copy_(two & ~self.is_angle)
+        self.values.copy_(torch.stack([low, high]))
         self.mean.copy_(mean)
         self.spread.copy_(spread)
         self.low.copy_((low - mean) / spread)
@@ -293,6 +297,8 @@ class _Real(ActionHead):
         starts_at_0 = low > -1.0  # angles from 0 to 2 pi
         turned = torch.where(starts_at_0 & (turned < 0), turned + 2 * math.pi, turned)
         found = torch.where(self.is_angle, turned, found)
+        chosen = torch.where(units > (self.low + self.high) / 2, self.values[1], self.values[0])
+        found = torch.where(self.is_choice, chosen, found)
         found = torch.minimum(torch.maximum(found, low), high)
         return found.to(self._number).view(*units.shape[:-1], *self.shape)
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
-from sdil import Demonstrations, InputError, Trajectory, WithoutCircles, load_policy
+from sdil import (
+    SDIL,
+    Demonstrations,
+    InputError,
+    Judge,
+    Trajectory,
+    WithoutCircles,
+    load_judge,
+    load_policy,
+)
 from sdil.algorithms import LEARNERS
 from sdil.evaluation.metrics import RealMetrics, measure_recorded
 from sdil.spaces import Spaces
 from sdil.windows import Windows
 
 REAL = sorted(name for name, kind in LEARNERS.items() if kind.real_actions)
+AT_ONCE = ("bc", "oracle", "sdil", "scored-bc")
 FEW = {"max_updates": 300, "min_updates": 200}
+QUICK_JUDGE = Judge(clone_updates=200, distance_updates=60, outcome_updates=60)
 
 
 def steered(rng, n, wrong, name):
@@ -39,19 +53,29 @@ def world():
     return Demonstrations(steered(rng, 8, 0.0, "c")[0], noisy), good, unseen
 
 
-def learn(name, world, **fields):
+@pytest.fixture(scope="module")
+def judge(world):
+    return QUICK_JUDGE.fit(world[0], seed=0)
+
+
+def learn(name, world, judge=None, **fields):
     demos, good, _ = world
     learner = LEARNERS[name](**FEW, **fields)
     told = {"truth": good} if learner.takes_truth else {}
+    told |= {"judge": judge} if learner.takes_judge else {}
     return learner.fit(demos, seed=0, **told)
 
 
 @pytest.mark.parametrize(
     "name",
-    [n if n in ("bc", "oracle") else pytest.param(n, marks=pytest.mark.slow) for n in REAL],
+    [
+        n if n in ("bc", "oracle", "sdil", "scored-bc") else pytest.param(n, marks=pytest.mark.slow)
+        for n in REAL
+    ],
 )
-def test_it_learns_to_steer(name, world, tmp_path):
-    policy = learn(name, world)
+@pytest.mark.filterwarnings("ignore:discovery failed", "ignore:no clean step was paired")
+def test_it_learns_to_steer(name, world, judge, tmp_path):
+    policy = learn(name, world, judge)
     found = measure_recorded(policy, world[2].clean)
     assert isinstance(found, RealMetrics)
     assert found.relative_error < 0.75 * found.mean_action_relative_error
@@ -135,3 +159,62 @@ def test_past_actions_are_seen_in_units_of_the_data(world):
     actions = windows.actions_at(torch.tensor([3, 4]))
     seen = features[0, 3:].view(2, 3 + 2 + 1)[:, 3:5]
     torch.testing.assert_close(seen, policy._network.head.encode(actions))
+
+
+def test_the_judge_tells_bad_steps_and_says_the_same_when_loaded(world, judge, tmp_path):
+    demos, good, _ = world
+    heard = {s.name for s in judge.signals if s.heard and s.output == "step"}
+    assert "likelihood" in heard
+    told = np.concatenate([s.optimality for s in judge.score(demos.noisy)])
+    assert roc_auc_score(np.concatenate(good), told) > 0.85
+    judge.save(tmp_path / "judged")
+    again = load_judge(tmp_path / "judged")
+    np.testing.assert_array_equal(
+        told, np.concatenate([s.optimality for s in again.score(demos.noisy)])
+    )
+    sound = np.concatenate([s.integrity for s in judge.score(demos.noisy)])
+    assert ((sound >= 0) & (sound <= 1)).all()
+
+
+def test_signals_of_actions_dealt_out_anew_are_told_for_each(world, judge):
+    """One action or several at once: the same."""
+    demos = world[0]
+    windows = judge._windows(demos.noisy)
+    index = torch.arange(30)
+    several = windows.actions_at(torch.arange(90)).view(30, 3, 2)
+    for name in ("likelihood", "consensus", "progress", "efficiency"):
+        together = judge.evidence.rate(name, windows, index, several)
+        assert together.shape == (30, 3)
+        alone = torch.cat(
+            [judge.evidence.rate(name, windows, index, several[:, k : k + 1]) for k in range(3)], 1
+        )
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:discovery failed", "ignore:no clean step was paired")
+def test_the_papers_sdil_learns_too(world):
+    demos, _, unseen = world
+    short = {"discovery_epochs": 5, "discovery_min_updates": 300, **FEW}
+    for preset in (SDIL.paper(), SDIL.released()):
+        policy = replace(preset, **short).fit(demos, seed=0)
+        found = measure_recorded(policy, unseen.clean)
+        assert found.relative_error < found.mean_action_relative_error
+        assert np.isfinite(policy.skill_optimality).all()
+
+
+@pytest.mark.filterwarnings("ignore:discovery failed", "ignore:no clean step was paired")
+def test_resuming_gives_the_same_bit_for_bit(world, judge):
+    demos = world[0]
+    learner = SDIL(
+        max_updates=60, min_updates=20, discovery_epochs=1, discovery_min_updates=20, hidden=16
+    )
+    states = []
+    whole = learner.fit(
+        demos, judge=judge, seed=0, on_epoch=lambda epoch: states.append(epoch.state())
+    )
+    again = learner.fit(demos, judge=judge, seed=0, resume=states[len(states) // 2])
+    for name, tensor in whole.tensors().items():
+        torch.testing.assert_close(
+            again.tensors()[name], tensor, rtol=0, atol=0, equal_nan=True, msg=name
+        )

@@ -4,6 +4,7 @@ import math
 import warnings
 from dataclasses import asdict, replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 import sdil
 from sdil import SDIL, Demonstrations, InputError, Trajectory, load_policy
 from sdil.algorithms.reuse import adversarial_loss, bad_steps, distillation_loss
+from sdil.heads import Categorical
 from sdil.judges.evidence import STEP_SIGNALS
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility, select
@@ -57,8 +59,10 @@ def setup(demos, settings):
         settings.next_state,
     )
     with seeded(0) as generator:
-        model = SkillModel(len(steps.inputs), 7, architecture, sees_next=settings.next_state)
-        T = Compatibility(len(steps.inputs), 7, settings.skill_size, settings.hidden)
+        model = SkillModel(
+            len(steps.inputs), gym.spaces.Discrete(7), architecture, sees_next=settings.next_state
+        )
+        T = Compatibility(len(steps.inputs) + 7, settings.skill_size, settings.hidden)
     return Discovery(steps, model, T, settings, generator)
 
 
@@ -254,18 +258,20 @@ def test_the_bound_of_L_adv():
         torch.tensor([0, 0]),
     )
     p = logits.softmax(1)[:, 0].detach()
-    unlikelihood = adversarial_loss(logits, actions, "unlikelihood")
+    head = Categorical(logits.shape[1])
+    unlikelihood = adversarial_loss(head, logits, actions, "unlikelihood")
     assert unlikelihood.item() == pytest.approx(float(-(1 - p).log().mean()), rel=1e-5)
     (gradient,) = torch.autograd.grad(unlikelihood, logits)
     assert gradient[0, 0] > 0
-    paper = adversarial_loss(logits, actions, "log")
+    paper = adversarial_loss(head, logits, actions, "log")
     assert paper.item() == pytest.approx(float(p.log().mean()), rel=1e-5)
     (gradient,) = torch.autograd.grad(paper, logits)
     assert gradient[0, 0] > 0
     assert gradient[1].tolist() == [0, 0]  # p = 0.002: nothing left to push
     certain = torch.tensor([[60.0, 0.0]], requires_grad=True)
     (gradient,) = torch.autograd.grad(
-        adversarial_loss(certain, torch.tensor([0]), "unlikelihood"), certain
+        adversarial_loss(Categorical(certain.shape[1]), certain, torch.tensor([0]), "unlikelihood"),
+        certain,
     )
     assert gradient[0, 0] == pytest.approx(1.0)  # the surest mistakes are pushed hardest
 
@@ -346,11 +352,11 @@ def test_skills_decide_together_alone_or_by_their_mean(demos, low_level):
             assert seen.abs().max() > 0
         each = model.pi_low.for_every_skill(window.state, model.g.prototypes, seen).softmax(2)
         by_hand = (log_probs.exp()[..., None] * each).sum(1)
-        torch.testing.assert_close(model.logits(window, "mixture").softmax(1), by_hand)
+        torch.testing.assert_close(model.outputs(window, "mixture").softmax(1), by_hand)
         likeliest = each[torch.arange(len(each)), log_probs.argmax(1)]
-        torch.testing.assert_close(model.logits(window, "likeliest").softmax(1), likeliest)
+        torch.testing.assert_close(model.outputs(window, "likeliest").softmax(1), likeliest)
         mean = model.pi_low(window.state, log_probs.exp() @ model.g.prototypes, seen)
-        torch.testing.assert_close(model.logits(window, "mean"), mean)
+        torch.testing.assert_close(model.outputs(window, "mean"), mean)
     torch.testing.assert_close(policy.action_probs(whole), by_hand)
 
 

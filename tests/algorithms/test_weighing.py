@@ -88,7 +88,7 @@ def test_demodice_on_clean_steps_alone_weighs_them_much_alike(fourrooms, monkeyp
 
 def test_ileed_mixes_with_chance():
     logit = torch.tensor([math.log(3.0), -20.0])  # rho 0.75 and almost 0
-    found = mixture_likelihood(logit, torch.tensor([0.8, 0.8]), 4)
+    found = mixture_likelihood(logit, torch.tensor([0.8, 0.8]), 1 / 4)
     assert found.tolist() == pytest.approx([0.75 * 0.8 + 0.25 * 0.25, 0.25], rel=1e-5)
 
 

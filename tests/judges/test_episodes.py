@@ -8,6 +8,7 @@ from corridor import END, SPACES, corridor, fit, walk
 from sklearn.metrics import roc_auc_score
 
 import sdil
+from sdil.heads import Categorical
 from sdil.judges.episodes import REACH, over_stretches, rates_of, stretches
 from sdil.windows import Windows
 
@@ -48,7 +49,7 @@ def test_every_episode_has_a_stretch_and_they_lie_apart():
 
 def test_rates_by_hand():
     demos = sdil.Demonstrations([walk(0, [1, 1, 0, 0], "a"), walk(3, [0], "b")], spaces=SPACES)
-    rates = rates_of(Windows(demos.clean, 0), 5)
+    rates = rates_of(Windows(demos.clean, 0), Categorical(5))
     np.testing.assert_allclose(rates[0], [0.5, 0, 0, 0, 0.5, 0.5, 0])
     np.testing.assert_allclose(rates[4], [0, 0, 0, 0, 1, 0, 0])
 

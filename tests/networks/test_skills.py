@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from sdil.heads import Categorical
 from sdil.networks.skills import Compatibility, SkillMatching, SkillPolicy, select
 
 
@@ -50,7 +51,7 @@ def test_selection_is_hard_with_the_soft_gradient():
 
 def test_the_split_layer_of_T_equals_one_plain_layer():
     torch.manual_seed(0)
-    T = Compatibility(5, 3, 4, 8)
+    T = Compatibility(5 + 3, 4, 8)
     states, actions = torch.randn(6, 5), torch.tensor([0, 1, 2, 0, 1, 2])
     prototypes = torch.randn(7, 4)
     chosen = torch.nn.functional.one_hot(torch.tensor([0, 6, 3, 3, 1, 2]), 7).float()
@@ -68,7 +69,7 @@ def test_the_split_layer_of_T_equals_one_plain_layer():
 
 def test_every_skill_at_once_equals_one_by_one():
     torch.manual_seed(0)
-    pi_low = SkillPolicy(5, 4, 3, 8, 2)
+    pi_low = SkillPolicy(5, 4, Categorical(3), 8, 2)
     states, prototypes = torch.randn(6, 5), torch.randn(7, 4)
     together = pi_low.for_every_skill(states, prototypes)
     for k in range(7):

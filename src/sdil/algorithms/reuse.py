@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.heads import Categorical
+from sdil.heads import ActionHead, counts_actions
 from sdil.networks.hierarchical import Predicts, SkillModel
 from sdil.networks.skills import select
 from sdil.skills.discovery import Discovery, TrainingSteps, gumbel
@@ -94,33 +94,29 @@ class Reuse:
 
     def temperature(self, held_out: Windows) -> float:
         """By which to divide the logits of `pi_low`: it is too sure of itself."""
-        return best_temperature(self._logits, self._head, held_out)
+        return best_temperature(self._outputs, self.model.head, held_out)
 
     @property
-    def _head(self) -> Categorical:
-        return Categorical(self.steps.n_actions)
-
-    @property
-    def _logits(self) -> Callable[[Window], Tensor]:
-        return partial(self.model.logits, predicts=self.settings.predicts)
+    def _outputs(self) -> Callable[[Window], Tensor]:
+        return partial(self.model.outputs, predicts=self.settings.predicts)
 
     def _select_loss(self, index: Tensor) -> dict[str, Tensor]:
         index = self._batch(index)
-        log_probs, logits, actions = self._imitate(index)
+        log_probs, outputs, actions = self._imitate(index)
         form = self.settings.distillation
         return {
-            "imitation": F.cross_entropy(logits, actions),
+            "imitation": self.model.head.nll(outputs, actions, "mean"),
             "distillation": distillation_loss(log_probs, self.teacher[index], form),
         }
 
     def _refine_loss(self, index: Tensor) -> dict[str, Tensor]:
-        settings = self.settings
-        _, logits, actions = self._imitate(self._batch(index))
-        terms = {"imitation": F.cross_entropy(logits, actions)}
-        if settings.adv_weight > 0 and len(self.bad) and logits.shape[1] > 1:
+        settings, head = self.settings, self.model.head
+        _, outputs, actions = self._imitate(self._batch(index))
+        terms = {"imitation": head.nll(outputs, actions, "mean")}
+        if settings.adv_weight > 0 and len(self.bad) and head.size > 1:
             drawn = torch.randint(len(self.bad), (settings.batch_size,), generator=self.generator)
-            _, bad_logits, bad_actions = self._imitate(self.bad[drawn])
-            loss = adversarial_loss(bad_logits, bad_actions, settings.adv_form)
+            _, of_bad, bad_actions = self._imitate(self.bad[drawn])
+            loss = adversarial_loss(head, of_bad, bad_actions, settings.adv_form)
             terms["adversarial"] = settings.adv_weight * loss
         return terms
 
@@ -129,15 +125,15 @@ class Reuse:
         return index if self.draw is None else self.draw(len(index))
 
     def _imitate(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`log p(z_t)` under f_uni (B, K), action logits (B, A), and the actions taken."""
+        """`log p(z_t)` under f_uni (B, K), what the head takes (B, size), and the actions taken."""
         model, window = self.model, self.steps.windows.at(index)
         embeddings = model.encoder(window)
         log_probs = model.g.log_probs(embeddings)
         noise = gumbel(len(index), self.settings.n_skills, self.generator)
         chosen = select(log_probs, noise, self.settings.temperature, self.settings.selection)
         skills = chosen @ model.g.prototypes
-        logits = model.pi_low(window.state, skills, model.seen_of(embeddings))
-        return log_probs, logits, self.steps.windows.actions_at(index)
+        outputs = model.pi_low(window.state, skills, model.seen_of(embeddings))
+        return log_probs, outputs, self.steps.windows.actions_at(index)
 
     def _converge(
         self,
@@ -157,9 +153,10 @@ class Reuse:
             assert self.updates is not None
             budget = Budget(self.updates, self.updates, self.updates)
         else:
-            logits, clean = self._logits, Windows(self.steps.demos.clean, 0)
-            valid_loss = partial(mean_nll, logits, self._head, held)
-            hopeless = partial(worse_than_usual, logits, self._head, clean, held)
+            outputs, head = self._outputs, self.model.head
+            clean = Windows(self.steps.demos.clean, 0)
+            valid_loss = partial(mean_nll, outputs, head, held)
+            hopeless = partial(worse_than_usual, outputs, head, clean, held)
         Convergence(
             name,
             Optimisation(
@@ -185,17 +182,23 @@ def distillation_loss(log_probs: Tensor, teacher: Tensor, form: Literal["log", "
 
 
 def adversarial_loss(
-    logits: Tensor, actions: Tensor, form: Literal["unlikelihood", "log", "prob"]
+    head: ActionHead,
+    outputs: Tensor,
+    actions: Tensor,
+    form: Literal["unlikelihood", "log", "prob"],
 ) -> Tensor:
-    """L_adv, bounded."""
-    log_p = -F.cross_entropy(logits, actions, reduction="none")
+    """L_adv, bounded. Of real numbers, whose densities have no bound, all forms stop pushing where
+    an action is no likelier than if all were alike."""
+    log_p = head.log_prob(outputs, actions)
+    if not counts_actions(head):
+        return F.softplus(log_p - head.log_uniform).mean()
     if form == "prob":
         return log_p.exp().mean()
     if form == "log":
         return torch.where(log_p.exp() > _LEAST_PROBABILITY, log_p, log_p.detach()).mean()
     # -log(1 - p) as a difference of log-sums, so that p = 1 has a gradient too
-    others = logits.scatter(1, actions[:, None], -torch.inf).logsumexp(1)
-    return (logits.logsumexp(1) - others).mean()
+    others = outputs.scatter(1, actions[:, None], -torch.inf).logsumexp(1)
+    return (outputs.logsumexp(1) - others).mean()
 
 
 def bad_steps(discovery: Discovery, settings: ReuseFields) -> Tensor:

@@ -36,7 +36,6 @@ class ScoredBC(WeighingLearner):
     reference: ClassVar[str] = "ours"
     noisy_set: ClassVar[str] = "steps drawn by score"
     takes_judge: ClassVar[bool] = True
-    real_actions: ClassVar[bool] = False
 
     def __new__(cls, *_: Any, **given: Any) -> ScoredBC:
         """Refuse fields that have another place now, by name."""

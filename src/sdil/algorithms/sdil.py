@@ -98,7 +98,7 @@ class SDIL(DiscoveryFields):
     judges_steps: ClassVar[bool] = True
     takes_judge: ClassVar[bool] = True
     takes_truth: ClassVar[bool] = False
-    real_actions: ClassVar[bool] = False
+    real_actions: ClassVar[bool] = True
 
     def __new__(cls, *_: Any, **given: Any) -> SDIL:
         """Refuse fields that have another place now, by name."""

@@ -150,6 +150,10 @@ class InnerJudge:
     def reference(self) -> str:
         return self.learner.reference
 
+    @property
+    def real_actions(self) -> bool:
+        return self.learner.real_actions
+
     def fit(
         self,
         demos: Demonstrations,

@@ -11,7 +11,6 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +34,7 @@ class PU(DiscoveryFields):
 
     name: ClassVar[str] = "pu"
     reference: ClassVar[str] = "Zhao et al., KDD 2023"
+    real_actions: ClassVar[bool] = True
 
     @classmethod
     def paper(cls) -> PU:
@@ -127,12 +127,11 @@ class SkillJudge(FittedJudge):
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> SkillJudge:
-        assert isinstance(spaces.action, gym.spaces.Discrete)
         architecture, own = SkillArchitecture(**configuration), dict(tensors)
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
         with torch.random.fork_rng(devices=[]):  # its weights are replaced at once
             model = SkillModel(
-                len(inputs), int(spaces.action.n), architecture, sees_next=architecture.next_state
+                len(inputs), spaces.action, architecture, sees_next=architecture.next_state
             )
         nn.ModuleDict({"model": model}).load_state_dict(own)
         return cls(spaces, architecture, model, inputs, skill_optimality)

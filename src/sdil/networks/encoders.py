@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sdil.heads import ActionHead, Categorical
+from sdil.heads import ActionHead
 from sdil.windows import STEPS_AT_ONCE, Window, Windows
 
 
@@ -107,7 +107,8 @@ class RecordedFeatures:
         states = self._table[:-1, :size].copy_(windows.observations)
         states.sub_(mean).mul_(features.standardise.scale)
         self._table[:-1, -1] = 1.0
-        self._table[windows.rows, size:-1] = features.encode(windows.actions[windows.steps])
+        encoded = features.encode(windows.actions[windows.steps])
+        self._table[windows.rows, size:-1] = encoded.to(self._table.dtype)
         back = torch.arange(windows.look_back, 0, -1)  # M .. 1
         past = torch.where(
             back <= windows.times[:, None], windows.rows[:, None] - back, absent
@@ -138,7 +139,7 @@ class SkillEncoder(nn.Module):
     def __init__(
         self,
         observation_size: int,
-        n_actions: int,
+        head: ActionHead,
         look_back: int,
         *,
         sees_next: bool,
@@ -148,7 +149,6 @@ class SkillEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.sees_next = sees_next
-        head = Categorical(n_actions)
         self.features = WindowFeatures(observation_size, head, look_back, sees_next=sees_next)
         self.body = mlp(self.features.size, hidden, layers, skill_size)
 

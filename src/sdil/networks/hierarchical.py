@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.demonstrations import pack_given
-from sdil.heads import Categorical, Distribution
+from sdil.errors import InputError
+from sdil.heads import Distribution, counts_actions, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
@@ -47,14 +48,21 @@ class SkillModel(nn.Module):
     """An encoder (`f_bi` or `f_uni`), `g` and `pi_low`."""
 
     def __init__(
-        self, n_inputs: int, n_actions: int, architecture: SkillArchitecture, *, sees_next: bool
+        self,
+        n_inputs: int,
+        action: gym.Space[Any],
+        architecture: SkillArchitecture,
+        *,
+        sees_next: bool,
     ) -> None:
-        """`n_inputs` is the number of entries of an observation that are looked at."""
+        """`n_inputs` is the number of entries of an observation that are looked at, `action` the
+        space of actions."""
         super().__init__()
         a = architecture
+        self.head = make_head(action)
         self.encoder = SkillEncoder(
             n_inputs,
-            n_actions,
+            self.head,
             a.look_back,
             sees_next=sees_next,
             hidden=a.hidden,
@@ -62,7 +70,7 @@ class SkillModel(nn.Module):
             skill_size=a.skill_size,
         )
         self.g = SkillMatching(a.n_skills, a.skill_size)
-        self.pi_low = SkillPolicy(n_inputs, a.skill_size, n_actions, a.hidden, a.layers)
+        self.pi_low = SkillPolicy(n_inputs, a.skill_size, self.head, a.hidden, a.layers)
         self.of_embedding = nn.Parameter(torch.zeros(a.hidden, a.skill_size)) if a.history else None
         """What `pi_low` sees of `z'_t` beside the skill that it stands for: at first nothing."""
 
@@ -84,8 +92,8 @@ class SkillModel(nn.Module):
         """The same of all steps. (N, K)"""
         return torch.cat([self.selection(windows, part) for part in windows.parts()])
 
-    def logits(self, window: Window, predicts: Predicts) -> Tensor:
-        """Action logits. (B, n_actions)
+    def outputs(self, window: Window, predicts: Predicts) -> Tensor:
+        """What its head takes: of counted actions logits. (B, head.size or more)
 
         - mixture: by all skills, each as probable as it is: `log sum_k p(z^k) pi_low(a | s, z^k)`;
         - likeliest: under the most probable skill;
@@ -97,8 +105,8 @@ class SkillModel(nn.Module):
             return self.pi_low(window.state, self.g.prototypes[log_probs.argmax(1)], seen)
         if predicts == "mean":
             return self.pi_low(window.state, log_probs.exp() @ self.g.prototypes, seen)
-        each = self.pi_low.for_every_skill(window.state, self.g.prototypes, seen).log_softmax(2)
-        return (log_probs[:, :, None] + each).logsumexp(1)
+        each = self.pi_low.for_every_skill(window.state, self.g.prototypes, seen)
+        return self.head.mix(log_probs, each)
 
 
 class HierarchicalPolicy(Policy):
@@ -120,7 +128,7 @@ class HierarchicalPolicy(Policy):
         learner: str = "",
         hyperparameters: dict[str, Any] | None = None,
     ) -> None:
-        """`predicts` says how skills decide on an action (`SkillModel.logits`)."""
+        """`predicts` says how skills decide on an action (`SkillModel.outputs`)."""
         self.spaces = spaces
         self.look_back = architecture.look_back
         self.predicts = predicts
@@ -137,8 +145,8 @@ class HierarchicalPolicy(Policy):
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
 
     def distribution(self, window: Window) -> Distribution:
-        logits = self._acting.logits(window.only(self.inputs), self.predicts)
-        return Distribution(Categorical(logits.shape[1]), logits)
+        outputs = self._acting.outputs(window.only(self.inputs), self.predicts)
+        return Distribution(self._acting.head, outputs)
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge, and which skill it shows."""
@@ -170,6 +178,8 @@ class HierarchicalPolicy(Policy):
 
     def probs_with_skill(self, observations: Array, skills: Array) -> Array:
         """`pi_low(a | s, z^k)`, as discovery left it, with these skills (n,). (n, A)"""
+        if not counts_actions(self._discovery.head):
+            raise InputError("actions that are real numbers have no probability each")
         states = torch.from_numpy(np.ascontiguousarray(observations))[:, self.inputs]
         chosen = self._discovery.g.prototypes[torch.from_numpy(skills)]
         with torch.no_grad():
@@ -190,12 +200,11 @@ class HierarchicalPolicy(Policy):
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> HierarchicalPolicy:
-        assert isinstance(spaces.action, gym.spaces.Discrete)
         sizes_of, own = dict(configuration), dict(tensors)
         predicts: Predicts = sizes_of.pop("predicts")
         architecture = SkillArchitecture(**sizes_of)
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
-        sizes = len(inputs), int(spaces.action.n)
+        sizes = len(inputs), spaces.action
         acting = SkillModel(*sizes, architecture, sees_next=False)
         as_found = replace(architecture, history=False)
         discovery = SkillModel(*sizes, as_found, sees_next=architecture.next_state)

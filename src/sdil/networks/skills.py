@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdil.heads import Categorical
+from sdil.heads import ActionHead
 from sdil.networks.encoders import Standardise, mlp
 
 _SLOPE = 0.1  # of LeakyReLU below zero
@@ -50,17 +50,18 @@ def select(
 
 
 class SkillPolicy(nn.Module):
-    """`pi_low`: action logits from the current state and a skill; from the history only where that
-    is asked for."""
+    """`pi_low`: what its head takes (of counted actions logits) from the current state and a skill;
+    from the history only where that is asked for."""
 
     def __init__(
-        self, observation_size: int, skill_size: int, n_actions: int, hidden: int, layers: int
+        self, observation_size: int, skill_size: int, head: ActionHead, hidden: int, layers: int
     ) -> None:
+        """`head` is the model's own."""
         super().__init__()
         self.standardise = Standardise(observation_size)
         self.of_state, self.of_skill = _split_layer(observation_size, skill_size, hidden)
-        self.body = mlp(hidden, hidden, layers - 1, n_actions)
-        self._head = Categorical(n_actions)
+        self.body = mlp(hidden, hidden, layers - 1, head.size)
+        self._head = (head,)
 
     def forward(self, states: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
         """What else is `seen` is added to the first layer. (B, hidden)"""
@@ -74,25 +75,25 @@ class SkillPolicy(nn.Module):
     def for_every_skill(
         self, states: Tensor, prototypes: Tensor, seen: Tensor | None = None
     ) -> Tensor:
-        """The logits under each of the K skills. (B, K, n_actions)"""
+        """The same under each of the K skills. (B, K, head.size)"""
         of_state = self.of_state(self.standardise(states))  # (B, hidden)
         of_state = of_state if seen is None else of_state + seen
         return self._rest(of_state[:, None] + self.of_skill(prototypes))
 
     def soften(self, temperature: float) -> None:
-        """Divide the logits by it, for good."""
-        self._head.soften(self.body, temperature)
+        """Make it less sure of the same, for good."""
+        self._head[0].soften(self.body, temperature)
 
     def _rest(self, first: Tensor) -> Tensor:
-        return self.body(F.leaky_relu(first, _SLOPE))  # (..., n_actions)
+        return self.body(F.leaky_relu(first, _SLOPE))  # (..., head.size)
 
 
 class Compatibility(nn.Module):
     """`T`: how well a skill goes with a state and an action; a real number."""
 
-    def __init__(self, observation_size: int, n_actions: int, skill_size: int, hidden: int) -> None:
+    def __init__(self, step_size: int, skill_size: int, hidden: int) -> None:
         super().__init__()
-        self.of_step, self.of_skill = _split_layer(observation_size + n_actions, skill_size, hidden)
+        self.of_step, self.of_skill = _split_layer(step_size, skill_size, hidden)
         self.out = nn.Linear(hidden, 1)
 
     def forward(
@@ -100,7 +101,7 @@ class Compatibility(nn.Module):
     ) -> Tensor:
         """T for each step and the skills that its `partners` (B, P) have `chosen`. (B, P)
 
-        `steps` are standardised states beside one-hot actions (B, I + A), `chosen` is one-hot
+        `steps` are standardised states beside encoded actions (B, I + A), `chosen` is one-hot
         (B, K). The hidden layer is a sum of a part of (s, a) and one of the skill.
         """
         of_step = self.of_step(steps)[:, None]  # (B, 1, hidden)

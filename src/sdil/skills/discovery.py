@@ -16,7 +16,6 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import gymnasium as gym
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -45,9 +44,7 @@ class TrainingSteps:
         """The entries of an observation that are not the same throughout: the others can teach
         nothing, and cost time. (I,)"""
         self.windows = Windows(everything, settings.look_back, self.inputs)
-        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
-        self.n_actions = int(demos.spaces.action.n)
-        self.actions = self.windows.actions[self.windows.steps]  # (N,)
+        self.actions = self.windows.actions[self.windows.steps]  # (N, *action)
         self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
         self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
         self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
@@ -72,11 +69,14 @@ def first_models(
 
     They know the statistics of the training steps. With `history`, `pi_low` of phase 2 sees it.
     """
-    sizes = len(steps.inputs), steps.n_actions
+    sizes = len(steps.inputs), steps.demos.spaces.action
     discovered = SkillModel(*sizes, settings.architecture, sees_next=settings.next_state)
     reusing = replace(settings.architecture, history=history)
     model = SkillModel(*sizes, reusing, sees_next=False)
-    T = Compatibility(*sizes, settings.skill_size, settings.hidden)
+    seen = len(steps.inputs) + model.head.encoded
+    T = Compatibility(seen, settings.skill_size, settings.hidden)
+    for head in (discovered.head, model.head):
+        head.fit(steps.actions)
     discovered.encoder.features.standardise.fit(steps.windows)
     statistics = discovered.encoder.features.standardise.state_dict()
     for part in (discovered.pi_low, model.encoder.features, model.pi_low):
@@ -91,7 +91,7 @@ class Batch:
     features: Tensor
     """The window, and `s_{t+1}` where it is looked at, standardised. (B, F)"""
     steps: Tensor
-    """`s_t`, standardised, beside `a_t` one-hot. (B, I + A)"""
+    """`s_t`, standardised, beside `a_t` encoded. (B, I + A)"""
     states: Tensor
     """`s_t`, standardised. (B, I)"""
     actions: Tensor
@@ -125,8 +125,8 @@ def discovery_loss(
     noise, form = random.gumbel, settings.selection
     chosen = select(log_probs, noise, settings.temperature, form)  # Eq. 2 (B, K)
     skills = chosen @ g.prototypes  # z_t (B, d_z)
-    logits = pi_low.act(batch.states, skills)
-    terms = {"imitation": F.cross_entropy(logits, batch.actions)}  # Eq. 3, L_imi
+    outputs = pi_low.act(batch.states, skills)
+    terms = {"imitation": model.head.nll(outputs, batch.actions, "mean")}  # Eq. 3, L_imi
     figures = {"skill": log_probs.detach().argmax(1)}  # the most probable one (B,)
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
@@ -353,9 +353,10 @@ class Discovery:
         for index in windows.parts():
             selection.append(model.selection(windows, index))
             states = windows.at(index).state
-            log_probs = model.pi_low.for_every_skill(states, model.g.prototypes).log_softmax(2)
-            actions = windows.actions_at(index)[:, None, None].expand(-1, log_probs.shape[1], 1)
-            likelihood.append(log_probs.gather(2, actions)[..., 0].exp())  # p(a_t | s_t, z^k)
+            outputs = model.pi_low.for_every_skill(states, model.g.prototypes)
+            actions = windows.actions_at(index)[:, None]
+            actions = actions.expand(-1, outputs.shape[1], *actions.shape[2:])
+            likelihood.append(model.head.plausibility(outputs, actions))  # p(a_t | s_t, z^k)
         chosen = torch.cat(selection)
         self.skill_optimality = skill_scores(
             chosen,
