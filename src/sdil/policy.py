@@ -6,7 +6,6 @@ Gymnasium loop work unchanged.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, is_dataclass
@@ -23,7 +22,7 @@ from torch import Tensor
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
-from sdil.heads import Distribution, counts_actions
+from sdil.heads import Categorical, Distribution, counts_actions
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
 from sdil.saved import Saved, damaged, read_saved, write_saved
@@ -136,13 +135,16 @@ class Policy(Saved):
     why_not: Mapping[str, str] = MappingProxyType({})
     """Rules that its demonstrations do not speak for, and why."""
 
-    @abstractmethod
     def distribution(self, window: Window) -> Distribution:
-        """What it would do, in double precision.
+        """What it would do, in double precision. A policy has this, or `action_probs`.
 
         Double, so that what a policy does cannot depend on how many episodes run side by side:
         the order in which a matrix product is summed varies with the batch.
         """
+        if type(self).action_probs is Policy.action_probs:
+            raise NotImplementedError
+        probs = self.action_probs(window)
+        return Distribution(Categorical(probs.shape[1]), probs.log())
 
     def action_probs(self, window: Window) -> Tensor:
         """`p(a | window)` of counted actions. (B, number of actions), in double precision."""

@@ -22,6 +22,7 @@ from sdil import (
 )
 from sdil.algorithms import LEARNERS
 from sdil.evaluation.metrics import RealMetrics, measure_recorded
+from sdil.explanation.explain import explain
 from sdil.spaces import Spaces
 from sdil.windows import Windows
 
@@ -174,6 +175,18 @@ def test_the_judge_tells_bad_steps_and_says_the_same_when_loaded(world, judge, t
     )
     sound = np.concatenate([s.integrity for s in judge.score(demos.noisy)])
     assert ((sound >= 0) & (sound <= 1)).all()
+
+
+def test_the_page_calls_actions_by_their_clusters(world, judge):
+    record = explain(judge, world[0], about={"run": "this"})
+    assert len(record.action_names) == 8
+    assert all(name.startswith("(") for name in record.action_names)
+    kinds = record.episodes.actions
+    assert kinds.shape == (world[0].all.n_steps,)
+    assert set(kinds.tolist()) == set(range(8))
+    shut = [i for i, name in enumerate(record.action_names) if name.endswith(", -1)")]
+    actions = world[0].all.actions[world[0].all.steps()]
+    assert (actions[np.isin(kinds, shut), 1] == -1).all()
 
 
 def test_signals_of_actions_dealt_out_anew_are_told_for_each(world, judge):

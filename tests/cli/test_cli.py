@@ -365,6 +365,7 @@ def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     from sdil.segmentation import segments_of
 
     short = ["--discovery-epochs", 2, "--discovery-min-updates", 1, "--n-skills", 2]
+    short += ["--noisy-share", 0.5]  # whatever these few demonstrations speak for
     options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20, "--tensorboard"]
     assert run("train", "sdil", *options, *short) == 0
     assert list((tmp_path / "run" / "tensorboard").iterdir())

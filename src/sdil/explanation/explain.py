@@ -7,7 +7,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
+from sdil.clustering import fit_clusters
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.calibration import calibration_of_scores
@@ -34,6 +36,7 @@ from sdil.truth import Truth
 
 Progress = Callable[[int, int, str], None]
 
+_KINDS, _NAMED = 8, 4  # clusters of real-valued actions, and entries in their names
 _SAMPLE = 1_000  # steps in a t-SNE
 _WALKS = 50  # per skill (paper, Fig. 9)
 _CLIP = 40  # frames of a skill's clip
@@ -76,19 +79,20 @@ def explain(
     tell("looking at the environment")
     world = None if environment is None else World(environment)
     try:
-        episodes = _episodes(demos, truth, world)
+        kinds, names = _kinds_of_actions(demos, world, seed)
+        episodes = _episodes(demos, kinds, truth, world)
         policy = judge if isinstance(judge, HierarchicalPolicy) else None
         scores = _scores(judged, with_skills=policy is not None)
         record: dict[str, Any] = {
             "about": _complete(about, demos, episodes, optimality, judged),
-            "action_names": _action_names(demos, world),
+            "action_names": names,
             "episodes": episodes,
             "scores": scores,
             "walls": None if world is None or world.plan is None else world.plan.walls,
             "studies": studies or {},
         }
         if policy is not None:
-            record["skills"] = skills = _skills(policy, judged, episodes)
+            record["skills"] = skills = _skills(policy, judged, episodes, len(names))
             record["embeddings"] = []
             for each in (policy, *others):
                 tell("embedding steps")
@@ -128,7 +132,9 @@ def _with_skills(policy: Policy, name: str, demos: Demonstrations) -> Hierarchic
     return policy
 
 
-def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -> JudgedEpisodes:
+def _episodes(
+    demos: Demonstrations, kinds: Array, truth: Truth | None, world: World | None
+) -> JudgedEpisodes:
     everything = demos.all
     n_clean, lengths = len(demos.clean), everything.lengths
     good = None
@@ -143,7 +149,7 @@ def _episodes(demos: Demonstrations, truth: Truth | None, world: World | None) -
         groups=list(everything.groups),
         is_clean=np.arange(len(everything)) < n_clean,
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        actions=everything.actions[everything.steps()].astype(np.int16),
+        actions=kinds,
         good=good,
         positions=positions,
         moves=moves,
@@ -241,24 +247,36 @@ def _against_truth(optimality: Array, truth: Array) -> dict[str, float | None] |
     }
 
 
-def _action_names(demos: Demonstrations, world: World | None) -> list[str]:
-    space = demos.spaces.action
-    assert isinstance(space, gym.spaces.Discrete)  # of a policy that judges
-    names = None if world is None else world.action_names
-    if names is None or len(names) != space.n:
-        return [f"action {i}" for i in range(int(space.n))]
-    return names
+def _kinds_of_actions(
+    demos: Demonstrations, world: World | None, seed: int
+) -> tuple[Array, list[str]]:
+    """The kind of each step's action (N,), and how kinds are called: counted actions as they are;
+    of real numbers clusters, called by their middles."""
+    everything, space = demos.all, demos.spaces.action
+    actions = everything.actions[everything.steps()]
+    if isinstance(space, gym.spaces.Discrete):
+        names = None if world is None else world.action_names
+        if names is None or len(names) != space.n:
+            names = [f"action {i}" for i in range(int(space.n))]
+        return actions.astype(np.int16), names
+    flat, rows = torch.from_numpy(actions.reshape(len(actions), -1)), torch.arange(len(actions))
+    clusters = fit_clusters(flat, rows, _KINDS, seed)
+    middles = clusters.centres[:, :_NAMED].tolist()
+    more = ", ..." if flat.shape[1] > _NAMED else ""
+    named = [f"({', '.join(f'{x:.2g}' for x in middle)}{more})" for middle in middles]
+    return clusters.labels(flat, rows).numpy().astype(np.int16), named
 
 
 def _skills(
-    policy: HierarchicalPolicy, judged: list[StepScores], episodes: JudgedEpisodes
+    policy: HierarchicalPolicy,
+    judged: list[StepScores],
+    episodes: JudgedEpisodes,
+    n_kinds: int,
 ) -> Skills:
     means = np.stack([s.skill_probs.mean(0) for s in judged if s.skill_probs is not None])  # (E, K)
     skill = _joined(judged, "skill")
     assert skill is not None
-    space = policy.spaces.action
-    assert isinstance(space, gym.spaces.Discrete)
-    counts = np.zeros((means.shape[1], int(space.n)))
+    counts = np.zeros((means.shape[1], n_kinds))
     np.add.at(counts, (skill, episodes.actions), 1)
     return Skills(
         clean_share=means[episodes.is_clean].mean(0),
