@@ -111,6 +111,7 @@ def test_who_praises_a_bad_set_is_not_believed():
     assert trust.exponent is not None  # and who damns a good one neither
 
 
+@pytest.mark.slow
 def test_where_the_judge_is_silent_it_is_all_or_nothing():
     for wrong, wanted in ((0.0, 0.0), (0.9, None)):
         demos, good = world(wrong, clean=3)
@@ -118,6 +119,7 @@ def test_where_the_judge_is_silent_it_is_all_or_nothing():
         assert find_trust(demos, silent, None, FIELDS, seed=0).exponent == wanted
 
 
+@pytest.mark.slow
 def test_the_lower_end_of_the_share_counts():
     demos, good = world(0.3)
     told = np.where(good, 0.97, 0.2)
@@ -127,6 +129,7 @@ def test_the_lower_end_of_the_share_counts():
     assert cautious.weights.sum() < bold.weights.sum()
 
 
+@pytest.mark.slow
 def test_groups_that_are_left_out_are_not_seen_through_the_judge(monkeypatch):
     """What it says by folds is tried, where it was fitted to these very demonstrations."""
     demos, good = world(0.5)

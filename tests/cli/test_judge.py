@@ -239,7 +239,12 @@ def test_what_judges_nothing_is_told_apart(folder, tmp_path, capsys):
 @pytest.mark.slow
 def test_killed_it_goes_on(folder, tmp_path):
     command = [sys.executable, "-m", "sdil.cli", "judge", "--data", str(folder), "--out"]
-    process = subprocess.Popen([*command, str(tmp_path / "cut")], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "cut")],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background, too
+    )
     while process.poll() is None and not list((tmp_path / "cut").glob("checkpoint-*")):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGINT)

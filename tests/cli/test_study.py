@@ -48,7 +48,11 @@ def test_run_show_and_publish(tmp_path, capsys):
     assert main(["study", "show", str(out / "mine"), "--failures"]) == 0
     assert "training diverged" in capsys.readouterr().out
     assert main(["study", "publish", str(out / "mine"), "--out", str(tmp_path / "results")]) == 0
-    assert (tmp_path / "results" / "mine.md").read_text().startswith("# mine\n\n- sepsis (reward)")
+    assert (
+        (tmp_path / "results" / "mine.md")
+        .read_text()
+        .startswith("# mine\n\n- sepsis (reward, greedy)")
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,15 +43,13 @@ class Clones(nn.Module):
         return found
 
     def of(self, states: Tensor, actions: Tensor, head: ActionHead) -> Tensor:
-        """The same of actions that are real numbers (B, D, *action): by how much their density is
-        above what it is on average where one acts as the clones do. Bare densities compare badly
-        across states: where everything is likely, each single thing is unlikely. (B, D)"""
+        """The same of actions that are real numbers (B, D, *action): their log-density, in units of
+        the data. What it would be on average there is not subtracted: where clones are unsure, no
+        clean demonstrator has been, and that is evidence too. (B, D)"""
         outputs = self.networks(states).movedim(0, 1)  # (B, members, size)
         even = outputs.new_full(outputs.shape[:2], -math.log(outputs.shape[1]))
-        mixed = head.mix(even, outputs)  # (B, any)
-        each = mixed[:, None].expand(-1, actions.shape[1], -1)
-        above = head.log_prob(each, actions) - head.expected_log_prob(mixed)[:, None]
-        return above.clamp(min=math.log(_LEAST))
+        mixed = head.mix(even, outputs)[:, None].expand(-1, actions.shape[1], -1)
+        return head.log_prob(mixed, actions).clamp(min=math.log(_LEAST))
 
     def only(self, members: list[int]) -> Clones:
         return Clones(self.networks.only(members), self.idle)
