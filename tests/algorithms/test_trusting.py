@@ -100,6 +100,7 @@ def test_trust_follows_the_data(wrong, sharp, wanted):
     assert 100 <= trust.updates <= 400
 
 
+@pytest.mark.slow
 def test_who_praises_a_bad_set_is_not_believed():
     """Clean groups that were left out have the last word."""
     demos, good = world(0.8)
@@ -229,6 +230,7 @@ def test_with_a_good_noisy_set_scored_bc_is_pooled_bc():
         assert torch.equal(policy.tensors()[name], tensor), name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:discovery failed")
 def test_history_is_seen_where_looking_back_helps(tmp_path):
     """Clean people do what they did before; the state tells nothing."""

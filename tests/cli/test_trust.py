@@ -53,6 +53,7 @@ def refused(capsys, evil: Path, file: Path) -> bool:
     return not evil.exists()
 
 
+@pytest.mark.slow
 def test_what_needs_no_environment_does_not_mind(evil, data, tmp_path):
     bc, judged = tmp_path / "bc", tmp_path / "judged"
     assert run("inspect", data) == 0

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -93,7 +94,7 @@ class Study:
         """What is compared in this task."""
         return self.measures.get(task, "reward")
 
-    @property
+    @cached_property
     def limits(self) -> set[str]:
         """The rows that are told the truth: limits, not competitors."""
         sources = Sources()
