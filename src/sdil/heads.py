@@ -115,10 +115,6 @@ class ActionHead(nn.Module):
     def soften(self, network: nn.Sequential, temperature: float) -> None:
         """Make a network whose outputs these are less sure of the same, for good."""
 
-    @abstractmethod
-    def expected_log_prob(self, outputs: Tensor) -> Tensor:
-        """What `log_prob` is on average if one acts by the outputs. (...)"""
-
 
 class Categorical(ActionHead):
     """Outputs are logits."""
@@ -174,10 +170,6 @@ class Categorical(ActionHead):
         assert isinstance(last, nn.Linear)
         last.weight.div_(temperature)
         last.bias.div_(temperature)
-
-    def expected_log_prob(self, outputs: Tensor) -> Tensor:
-        log_probs = outputs.log_softmax(-1)
-        return (log_probs.exp() * log_probs).sum(-1)
 
 
 class _Real(ActionHead):
@@ -252,12 +244,6 @@ class _Real(ActionHead):
             likely = self._log_density(outputs, drawn)
             less += (likely < taken).to(less.dtype) + 0.5 * (likely == taken).to(less.dtype)
         return less / _DRAWS
-
-    def expected_log_prob(self, outputs: Tensor) -> Tensor:
-        total = torch.zeros(outputs.shape[:-1], dtype=outputs.dtype)
-        for drawn in self._draws(outputs, _DRAWS):
-            total += self._log_density(outputs, drawn)
-        return total / _DRAWS
 
     def _draws(self, outputs: Tensor, count: int) -> Iterator[Tensor]:
         """The same random numbers whenever it is asked, whatever else is drawn."""
