@@ -18,6 +18,8 @@ the paper's forms but for the bound of `L_adv`, `SDIL.released()` those of the a
   steps, as far as that helps to predict clean groups which were left out (`trust.py`).
 - Without validation demonstrations nothing is held out: how long phase 2 trains is told across
   folds too.
+- Where looking back helps to predict clean groups, `pi_low` also sees the embedding that a skill
+  stands for (`low_level`); in the paper the past reaches it through the skill alone.
 - Actions are predicted by all skills, each as probable as it is, not by the likeliest alone.
 """
 

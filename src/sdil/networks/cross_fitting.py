@@ -115,7 +115,7 @@ class CrossFitted:
     updates: Array
     """After how many updates each was best, on average over all groups. (R,)"""
     temperature: Array
-    """And by which its logits were divided then. (R,)"""
+    """And by which its logits were divided then, or its spread was widened. (R,)"""
 
 
 def cross_fit(

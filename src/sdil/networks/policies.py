@@ -60,7 +60,8 @@ class PlainPolicy(Policy):
 
     kind = "plain"
     temperature = 1.0
-    """By which its logits were divided after training; of one that was just trained."""
+    """By which its logits were divided, or its spread widened, after training; of one that was just
+    trained."""
 
     def __init__(
         self,
