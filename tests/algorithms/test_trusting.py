@@ -13,6 +13,7 @@ from sdil import BC, SDIL, Demonstrations, ScoredBC, Trajectory, load_policy
 from sdil.algorithms.trust import EXPONENTS, Trust, find_trust, smallest_exponent, trust_all
 from sdil.algorithms.weighing import lengths_across_folds
 from sdil.judging import CrossJudged, FittedJudge, GoodShare
+from sdil.skills.discovery import Discovery
 from sdil.training import Epoch
 
 FIELDS = SimpleNamespace(look_back=0, hidden=32, min_updates=100, max_updates=400)
@@ -276,3 +277,32 @@ def test_a_policy_says_how_far_it_has_trusted(tmp_path):
     assert load_policy(tmp_path / "kept").trusted == policy.trusted
     told = ScoredBC(max_updates=60, min_updates=20, noisy_share=0.5)
     assert told.fit(demos, judge=judge, valid=demos, seed=0).trusted == ""
+
+
+@pytest.mark.filterwarnings("ignore:discovery failed", "ignore:no clean step was paired")
+def test_skills_are_discovered_on_what_is_trusted(monkeypatch):
+    """What weighs nothing is not seen there; in the paper, and where all is pooled, all is."""
+    demos, good = world(0.5)
+    weights = good.astype(np.float64)
+    drawn = []
+    original = Discovery._batches
+
+    def batches(self, n):
+        drawn.append(torch.stack(original(self, n)))
+        return list(drawn[-1])
+
+    monkeypatch.setattr(Discovery, "_batches", batches)
+    for exponent, settings, only_good in (
+        (1.0, QUICK_SDIL, True),
+        (1.0, replace(QUICK_SDIL, discovers_from="all"), False),
+        (0.0, QUICK_SDIL, False),
+    ):
+        trust = Trust(exponent, weights if exponent else weights + 1, 20, 1.0, False, ())
+        monkeypatch.setattr(SDIL, "_find_trust", lambda *_, found=trust: found)
+        drawn.clear()
+        judge = Told(np.full(len(good), 0.6))
+        judge.spaces, judge.random_state = demos.spaces, None
+        settings.fit(demos, judge=judge, seed=0)
+        seen = torch.cat(drawn).flatten() - demos.clean.n_steps
+        assert good[seen[seen >= 0].numpy()].all() == only_good
+        assert (seen < 0).any()

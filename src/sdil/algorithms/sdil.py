@@ -16,6 +16,9 @@ the paper's forms but for the bound of `L_adv`, `SDIL.released()` those of the a
 - Steps are judged before discovery begins, by a judge that is given or by our own
   (`judges/evidence.py`). The paper's score by skills is `score="pu"`. Phase 2 also imitates noisy
   steps, as far as that helps to predict clean groups which were left out (`trust.py`).
+- Skills are discovered on the noisy steps that phase 2 trusts, as far as it does: `pi_low` starts
+  phase 2 from what it did in discovery, and where good steps are few they do not outweigh the bad
+  ones that it had learned.
 - Without validation demonstrations nothing is held out: how long phase 2 trains is told across
   folds too.
 - Where looking back helps to predict clean groups, `pi_low` also sees the embedding that a skill
@@ -63,6 +66,9 @@ class SDIL(DiscoveryFields):
     """How much select and refine lean on noisy steps. auto: as far as they help to predict clean
     groups that were left out; a number: this share of each batch is drawn from them by their score;
     0 as in the paper."""
+    discovers_from: Literal["trusted", "all"] = "trusted"
+    """Which noisy steps skills are discovered on: trusted, those that phase 2 leans on, as far as
+    it does; all, each alike, as in the paper."""
     imitate_above: Score = 1.0
     """Where skills judge, noisy steps scored above it are imitated too, by their score, as in the
     authors' code; at 1 none are, as in the paper."""
@@ -114,6 +120,7 @@ class SDIL(DiscoveryFields):
             score="pu",
             acting="greedy",
             noisy_share=0.0,
+            discovers_from="all",
             predicts="likeliest",
             low_level="skill",
             discovery_epochs=70,
@@ -192,7 +199,10 @@ class SDIL(DiscoveryFields):
             self.min_updates, self.max_updates
         )
         at_most = trust.updates if short else None  # more would know the training set by heart
-        discovery = Discovery(steps, discovered, T, self, generator, scores, at_most)
+        draw_noisy = None
+        if leans and trust.exponent and self.discovers_from == "trusted":
+            draw_noisy = trust.draw_noisy(generator)
+        discovery = Discovery(steps, discovered, T, self, generator, scores, at_most, draw_noisy)
         if phases.begun == DISCOVER:
             discovery.run(*phases.of(DISCOVER))
         else:

@@ -86,6 +86,12 @@ class Trust:
         """Draws numbers of steps, clean ones first, by what they weigh."""
         return draw_by_weight(torch.from_numpy(self.weights), n_clean, generator)
 
+    def draw_noisy(self, generator: torch.Generator) -> Callable[[int], Tensor]:
+        """Draws numbers of noisy steps, from 0, to discover skills on: by p itself where trust is
+        stricter, since what is to be told apart must be seen."""
+        broad = 1.0 if self.exponent is None else max(1.0, self.exponent)
+        return draw_by_weight(torch.from_numpy(self.weights ** (1 / broad)), 0, generator)
+
 
 def find_trust(
     demos: Demonstrations,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -171,9 +172,12 @@ class Discovery:
         generator: torch.Generator,
         judged: Tensor | None = None,
         at_most: int | None = None,
+        draw_noisy: Callable[[int], Tensor] | None = None,
     ) -> None:
         """`judged` are scores of all training steps (N,), where they come from elsewhere; with
-        `at_most` it ends after so many updates."""
+        `at_most` it ends after so many updates. `draw_noisy` gives numbers of noisy steps, from 0,
+        to learn from; without it each has its turn."""
+        self.draw_noisy = draw_noisy
         self.steps, self.model, self.T, self.settings = steps, model, T, settings
         self.optimisation = Optimisation(
             {"model": model, "T": T},
@@ -320,8 +324,13 @@ class Discovery:
             return list(_deal(len(steps.windows), n * size, generator).split(size))
         of_clean = min(max(1, round(size * self.settings.clean_share)), size - 1)
         clean = steps.clean[_deal(len(steps.clean), n * of_clean, generator)].view(n, -1)
-        noisy = steps.noisy[_deal(len(steps.noisy), n * (size - of_clean), generator)].view(n, -1)
-        return list(torch.cat([clean, noisy], 1))
+        of_noisy = n * (size - of_clean)
+        drawn = (
+            _deal(len(steps.noisy), of_noisy, generator)
+            if self.draw_noisy is None
+            else self.draw_noisy(of_noisy)
+        )
+        return list(torch.cat([clean, steps.noisy[drawn].view(n, -1)], 1))
 
     def _batch(self, index: Tensor) -> Batch:
         features, steps = self._features.at(index)
