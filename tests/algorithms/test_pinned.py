@@ -7,8 +7,8 @@ equal bit for bit; others round differently. `python tests/algorithms/test_pinne
 First written before judge, learner and acting were parted (0837109). Re-pinned on 2026-11-16
 because the judge was rebuilt (issue 19): scores and spreads, and all weights of learners, which
 draw by these scores and from where the judge's random numbers end; and once more because trust
-follows the data and nothing is held out, and because skills are discovered on what is trusted (issue
-20).
+follows the data and nothing is held out, and because skills are discovered on what is trusted
+(issue 20).
 """
 
 from __future__ import annotations
