@@ -1,0 +1,227 @@
+"""LeRobot data sets in every layout, read in place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lerobot_layouts import (
+    FPS,
+    LENGTHS,
+    OPTIONS,
+    TOP,
+    TWO_TASKS,
+    VARIANTS,
+    action_of,
+    picture_of,
+    state_of,
+    write_lerobot,
+)
+
+from sdil.errors import InputError
+from sdil.formats.lerobot import is_lerobot, open_lerobot
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_layout_gives_the_same_steps(tmp_path, variant):
+    root, options = VARIANTS[variant](tmp_path / "set"), OPTIONS[variant]
+    source = open_lerobot(root)
+    assert is_lerobot(root)
+    assert [(e.id, e.steps) for e in source.episodes] == [
+        (str(i), n) for i, n in enumerate(LENGTHS)
+    ]
+    roles = {f.name: f.role for f in source.features}
+    assert roles[options.state] == "observation"
+    assert roles[options.action] == "action"
+    state = next(f for f in source.features if f.name == options.state)
+    assert state.entries == (() if options.names is None else ("x", "y", "grip"))
+    assert state.shape == (3,)
+    for i in (2, 0, 1, 3):  # in any order
+        recorded = source.read(i, [options.state, options.action])
+        assert np.array_equal(recorded.values[options.state], state_of(i, LENGTHS[i]))
+        assert np.array_equal(recorded.values[options.action], action_of(i, LENGTHS[i]))
+        assert recorded.values[options.state].dtype == np.float32
+        assert recorded.frames.tolist() == list(range(LENGTHS[i]))
+    assert source.about["fps"] == FPS
+    assert not source.about["odd"]
+
+
+@pytest.mark.parametrize("variant", ["v3 video", "v3 video in video/", "v2.1 video"])
+def test_video_is_decoded_when_it_is_asked_for(tmp_path, variant):
+    source = open_lerobot(VARIANTS[variant](tmp_path / "set"))
+    for i in (1, 3):
+        pictures = source.read(i, [TOP]).values[TOP]
+        wanted = np.stack([picture_of(i, t) for t in range(LENGTHS[i])])
+        assert pictures.shape == wanted.shape
+        assert np.abs(pictures.astype(int) - wanted).mean() < 3
+    some = list(source.clip(3, TOP).frames(np.array([0.2, 0.5])))
+    assert [round((p[:, :20].mean() - 20) / 25) for p in some] == [2, 5]
+
+
+def test_pictures_in_the_table_are_exact(tmp_path):
+    source = open_lerobot(VARIANTS["v3 pictures in the table"](tmp_path / "set"))
+    pictures = source.read(2, [TOP]).values[TOP]
+    assert np.array_equal(pictures, [picture_of(2, t) for t in range(LENGTHS[2])])
+
+
+def test_rewards_and_success_are_known_before_reading(tmp_path):
+    source = open_lerobot(VARIANTS["v3 video"](tmp_path / "set"))
+    returns = [e.columns["return"] for e in source.episodes]
+    assert np.allclose(returns, [n / 2 for n in LENGTHS])
+    assert [e.columns["success"] for e in source.episodes] == [True, False, True, False]
+    recorded = source.read(0, ["observation.state"])
+    assert recorded.terminated
+    assert np.allclose(recorded.rewards, np.linspace(0, 1, LENGTHS[0]))
+    assert not source.read(1, ["observation.state"]).terminated
+
+
+@pytest.mark.parametrize("variant", ["v3 two tasks", "v2.1 video"])
+def test_tasks_are_kept(tmp_path, variant):
+    source = open_lerobot(VARIANTS[variant](tmp_path / "set"))
+    assert [e.task for e in source.episodes] == [*TWO_TASKS, *TWO_TASKS]
+    assert source.about["tasks"] == list(TWO_TASKS)
+    assert source.read(1, ["task_index"]).values["task_index"].tolist() == [1] * LENGTHS[1]
+
+
+def test_groups_and_splits_are_known(tmp_path):
+    more = {"splits": {"train": "0:3", "test": "3:4"}}
+    source = open_lerobot(write_lerobot(tmp_path / "set", more=more))
+    assert [e.group for e in source.episodes] == ["person 0", "person 1"] * 2
+    assert [sorted(e.tags) for e in source.episodes] == [["train"]] * 3 + [["test"]]
+
+
+def test_pandas_names_the_texts_of_tasks_otherwise(tmp_path):
+    root = write_lerobot(tmp_path / "set")
+    table = pa.table({"task_index": [0], "__index_level_0__": ["fold"]})
+    pq.write_table(table, root / "meta/tasks.parquet")
+    assert open_lerobot(root).about["tasks"] == ["fold"]
+
+
+def test_the_whole_action_is_used_and_not_its_parts_as_well(tmp_path):
+    root = write_lerobot(tmp_path / "set")
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"]["action.gripper"] = {"dtype": "float32", "shape": [1], "names": None}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    roles = {f.name: f.role for f in open_lerobot(root).features}
+    assert (roles["action"], roles["action.gripper"]) == ("action", "other")
+
+
+def test_a_number_that_does_not_rise_is_no_name_for_frames(tmp_path):
+    root = write_lerobot(tmp_path / "set", version="v2.1")
+    path = root / "data/chunk-000/episode_000000.parquet"
+    table = pq.read_table(path)
+    at = table.column_names.index("frame_index")
+    pq.write_table(table.set_column(at, "frame_index", pa.array([0, 1, 1, 2, 3, 4, 5])), path)
+    assert open_lerobot(root).read(0, ["action"]).frames.tolist() == list(range(7))
+
+
+def _change_info(root, **changes):
+    path = root / "meta/info.json"
+    info = json.loads(path.read_text())
+    for key, value in changes.items():
+        if value is None:
+            del info[key]
+        else:
+            info[key] = value
+    path.write_text(json.dumps(info))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"codebase_version": "v1.6"}, "versions 2.0, 2.1 and 3.0"),
+        ({"features": None}, "names no features"),
+        ({"features": {"action": {"shape": [3]}}}, "action: it has no dtype"),
+        ({"features": {"action": {"dtype": "float32", "shape": [-3]}}}, "its shape is"),
+        ({"fps": 0}, "fps is 0"),
+        ({"data_path": "../{episode_index}.parquet"}, "leads elsewhere"),
+        ({"data_path": "/etc/{episode_index}"}, "leads elsewhere"),
+        ({"data_path": "{nonsense}.parquet"}, "uses {nonsense}"),
+        ({"data_path": 5}, "a path template is 5"),
+    ],
+)
+def test_what_info_says_is_checked(tmp_path, changes, message):
+    root = write_lerobot(tmp_path / "set")
+    _change_info(root, **changes)
+    with pytest.raises(InputError, match=message):
+        open_lerobot(root).read(0, ["action"])
+
+
+def test_errors_name_file_episode_and_column(tmp_path):
+    root = write_lerobot(tmp_path / "set", version="v2.1")
+    path = root / "data/chunk-000/episode_000001.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.slice(1), path)
+    source = open_lerobot(root)
+    with pytest.raises(InputError, match=r"episode_000001.*episode 1 has 4 rows.* is 5"):
+        source.read(1, ["action"])
+    pq.write_table(table.drop_columns(["action"]), path)
+    with pytest.raises(InputError, match=r"episode_000001.*no column 'action'"):
+        open_lerobot(root).read(1, ["action"])
+    ragged = pa.array([[1.0, 2, 3]] * 3 + [[1.0, 2]] + [[1.0, 2, 3]])
+    at = table.column_names.index("action")
+    pq.write_table(table.set_column(at, "action", ragged), path)
+    with pytest.raises(InputError, match="episode 1: action: row 3 has 2 numbers"):
+        open_lerobot(root).read(1, ["action"])
+    holes = pa.array([[1.0, 2, 3]] * 4 + [None])
+    pq.write_table(table.set_column(at, "action", holes), path)
+    with pytest.raises(InputError, match=r"episode 1: action: value 4 is missing"):
+        open_lerobot(root).read(1, ["action"])
+    path.unlink()
+    with pytest.raises(InputError, match=r"episode_000001\.parquet is missing"):
+        open_lerobot(root).read(1, ["action"])
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(InputError, match="git lfs pull"):
+        open_lerobot(root).read(1, ["action"])
+    with pytest.raises(InputError, match="no feature 'speed'"):
+        source.read(0, ["speed"])
+
+
+def test_a_video_that_is_too_short_is_named(tmp_path):
+    root = VARIANTS["v2.1 video"](tmp_path / "set")
+    videos = root / "videos/chunk-000" / TOP
+    shutil.copy(videos / "episode_000001.mp4", videos / "episode_000002.mp4")
+    with pytest.raises(InputError, match=r"episode_000002.mp4: it has no frame at"):
+        open_lerobot(root).read(2, [TOP])
+
+
+def test_what_meta_miscounts_is_odd(tmp_path):
+    root = write_lerobot(tmp_path / "set", more={"total_frames": 5})
+    assert open_lerobot(root).about["odd"] == [
+        "meta/info.json says total_frames 5, meta/episodes lists 27"
+    ]
+
+
+DAMAGED = ["v3 video", "v2.1 video", "v3 pictures in the table"]
+
+
+@pytest.mark.parametrize("variant", DAMAGED)
+def test_damaged_copies_are_refused_in_one_sentence(tmp_path, variant):
+    """Bits flipped, cut short, emptied: read as well as can be, or an InputError, nothing else."""
+    root = VARIANTS[variant](tmp_path / "set")
+    rng = np.random.default_rng(0)
+    refused = 0
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        whole = path.read_bytes()
+        for kind in range(6):
+            data = bytearray(whole)
+            if kind < 3:
+                for at in rng.integers(0, len(data), 1 + 4 * kind):
+                    data[at] ^= 1 << int(rng.integers(8))
+            elif kind < 5:
+                data = data[: int(rng.integers(0, len(data)))]
+            else:
+                data = bytearray()
+            path.write_bytes(bytes(data))
+            try:
+                source = open_lerobot(root)
+                for i in range(len(source.episodes)):
+                    source.read(i, [f.name for f in source.features])
+            except InputError:
+                refused += 1
+        path.write_bytes(whole)
+    assert refused > 10
