@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from sdil.formats import (
-    hdf5_writing,
+    aloha_writing,
+    d4rl_writing,
     minari_writing,
     replay_buffer_writing,
     robomimic_writing,
@@ -190,7 +191,7 @@ def d4rl_file(tmp_path) -> Path:
 
 def test_d4rl_gets_a_score_of_each_row(d4rl_file, tmp_path):
     out = tmp_path / "new.hdf5"
-    hdf5_writing.write_scored_d4rl(d4rl_file, told("abc"), out)
+    d4rl_writing.write_scored(d4rl_file, told("abc"), out)
     with h5py.File(d4rl_file) as old, h5py.File(out) as new:
         was, found = everything(old), everything(new)
     assert_same(was, found, was)
@@ -200,7 +201,7 @@ def test_d4rl_gets_a_score_of_each_row(d4rl_file, tmp_path):
 
 def test_d4rl_curated_cuts_rows_and_says_where(d4rl_file, tmp_path):
     out = tmp_path / "new.hdf5"
-    hdf5_writing.write_curated_d4rl(d4rl_file, told("abc"), out)
+    d4rl_writing.write_curated(d4rl_file, told("abc"), out)
     rows = [*range(9), *range(12, 15)]
     with h5py.File(d4rl_file) as old, h5py.File(out) as new:
         for key in ("observations", "actions", "rewards", "terminals", "infos/qpos"):
@@ -230,7 +231,7 @@ def aloha_folder(tmp_path) -> dict[str, Path]:
 
 
 def test_aloha_files_get_scores(aloha_folder, tmp_path):
-    hdf5_writing.write_scored_aloha(aloha_folder, told(aloha_folder), tmp_path / "new")
+    aloha_writing.write_scored(tmp_path / "aloha", told(aloha_folder), tmp_path / "new")
     for name, path in aloha_folder.items():
         with h5py.File(path) as old, h5py.File(tmp_path / "new" / f"{name}.hdf5") as new:
             was, found = everything(old), everything(new)
@@ -239,7 +240,7 @@ def test_aloha_files_get_scores(aloha_folder, tmp_path):
 
 
 def test_aloha_segments_are_files_counted_from_0(aloha_folder, tmp_path):
-    hdf5_writing.write_curated_aloha(aloha_folder, told(aloha_folder), tmp_path / "new")
+    aloha_writing.write_curated(tmp_path / "aloha", told(aloha_folder), tmp_path / "new")
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [
         f"episode_{i}.hdf5" for i in range(3)
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 
 from sdil.errors import InputError
+from sdil.spaces import Array
 
 Rows = Sequence[tuple[int, int]]
 """Runs of rows, each from its first to one past its last."""
@@ -94,3 +95,10 @@ def copy_tree(
 def _ordered(group: Any) -> bool:
     """Whether a group remembers the order in which things were put into it."""
     return bool(group.id.get_create_plist().get_link_creation_order())
+
+
+def put(group: Any, name: str, values: Array) -> None:
+    """A data set of these values, whatever was there under this name."""
+    if name in group:
+        del group[name]
+    group.create_dataset(name, data=values)

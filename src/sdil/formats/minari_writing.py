@@ -16,7 +16,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.files import new_folder
-from sdil.formats.hdf5_cutting import Rows, copy_attributes, copy_tree, opened
+from sdil.formats.hdf5_cutting import Rows, copy_attributes, copy_tree, opened, put
 from sdil.formats.rows import FIRST, SCORE, SOURCE, WEIGHT, RowAnswer
 from sdil.spaces import Array
 
@@ -33,9 +33,7 @@ def write_scored(original: Path, answers: Sequence[RowAnswer], out: Path) -> Non
                 episode = _episode(file, at, answer, original)
                 infos = episode.require_group("infos")
                 for name, values in ((SCORE, answer.score), (WEIGHT, answer.weight)):
-                    if name in infos:
-                        del infos[name]
-                    infos.create_dataset(name, data=_with_last(values))
+                    put(infos, name, _with_last(values))
                 if answer.quality is not None:
                     episode.attrs["sdil_quality"] = answer.quality
 

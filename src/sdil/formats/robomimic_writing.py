@@ -18,7 +18,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.files import new_file
-from sdil.formats.hdf5_cutting import Rows, copy_attributes, copy_tree, opened
+from sdil.formats.hdf5_cutting import Rows, copy_attributes, copy_tree, opened, put
 from sdil.formats.rows import FIRST, KEEP, SCORE, SOURCE, WEIGHT, RowAnswer
 
 
@@ -30,9 +30,7 @@ def write_scored(original: Path, answers: Sequence[RowAnswer], out: Path) -> Non
             for answer in answers:
                 demo = _demo(file, answer, original)
                 for name, values in ((SCORE, answer.score), (WEIGHT, answer.weight)):
-                    if name in demo:
-                        del demo[name]
-                    demo.create_dataset(name, data=values)
+                    put(demo, name, values)
             _write_mask(file, KEEP, [a.id for a in answers if a.is_whole])
 
 
@@ -102,10 +100,7 @@ def _demo(file: Any, answer: RowAnswer, path: Path) -> Any:
 
 
 def _write_mask(file: Any, key: str, names: Sequence[str]) -> None:
-    masks = file.require_group("mask")
-    if key in masks:
-        del masks[key]
-    masks.create_dataset(key, data=np.array(names, dtype="S"))
+    put(file.require_group("mask"), key, np.array(names, dtype="S"))
 
 
 def _check_names(file: Any, path: Path) -> None:

@@ -7,8 +7,9 @@ writer needs to know how the source was read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -140,3 +141,13 @@ def _against(parts: Mapping[str, Array], start: int, stop: int) -> str:
     if not parts:
         return ""
     return min(parts, key=lambda name: float(np.mean(parts[name][start:stop])))
+
+
+def files_of(place: Path, answers: Sequence[RowAnswer]) -> dict[str, Path]:
+    """The file of each episode, where each has its own, called like it."""
+    files = [place] if place.is_file() else sorted(place.iterdir())
+    known = {path.stem: path for path in files if path.is_file()}
+    for answer in answers:
+        if answer.id not in known:
+            raise InputError(f"{place}: there is no file {answer.id} any more; import it again")
+    return {answer.id: known[answer.id] for answer in answers}
