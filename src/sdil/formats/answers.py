@@ -2,14 +2,6 @@
 
 What was imported may be every n-th frame, or some of the episodes: whoever writes answers back
 needs the source's own name of the episode and its own number of each step.
-
-The writers of each format take these:
-
-    lerobot_sidecars.write_rabc(source, answers, path, chunk=None)
-    lerobot_sidecars.write_weights(source, answers, path)
-    lerobot_sidecars.write_episode_columns(source, answers, out)
-    lerobot_sidecars.delete_command(source, drop) -> str
-    lerobot_curated.write_curated(source, cuts, out)
 """
 
 from __future__ import annotations
@@ -55,18 +47,6 @@ class Answered:
             )
         at = np.searchsorted(own, frames, side="right") - 1
         return np.asarray(values)[np.maximum(at, 0)]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Frames of an episode that become an episode of their own."""
-
-    episode: str
-    """Its name in the source."""
-    start: int
-    """The source's own number of its first frame."""
-    stop: int
-    """One past the number of its last frame."""
 
 
 def answers_by_episode(answers: Iterable[Answered]) -> dict[str, Answered]:
