@@ -19,7 +19,9 @@ from sdil.formats import (
     replay_buffer_writing,
     robomimic_writing,
 )
+from sdil.formats.recognise import open_source
 from sdil.formats.rows import RowAnswer
+from sdil.formats.writing import write_back
 
 LENGTHS = (6, 9, 7)
 
@@ -276,7 +278,14 @@ def make_store(path: Path, version: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("version", "packed"), [(2, False), (3, False), (2, True)])
+@pytest.mark.parametrize(
+    ("version", "packed"),
+    [
+        (2, False),
+        pytest.param(3, False, marks=pytest.mark.slow),
+        pytest.param(2, True, marks=pytest.mark.slow),
+    ],
+)
 def test_zarr_with_scores_and_curated(tmp_path, version, packed):
     zarr = pytest.importorskip("zarr")
     path = folder = make_store(tmp_path / "push.zarr", version)
@@ -377,3 +386,196 @@ def test_minari_segments_are_episodes(minari_folder, tmp_path):
     assert (new[2].terminations[-1], new[2].truncations[-1]) == (True, False)
     about = list(new.storage.get_episode_metadata(range(3)))
     assert [(m["sdil_source"], m["sdil_first"]) for m in about] == [(0, 0), (1, 0), (1, 6)]
+
+
+def rows_of_table() -> list[tuple]:
+    """Episodes 4, 7 and 9, of which 7 is bad in its middle and 9 all of it; two are interleaved."""
+    rows = []
+    for t in range(9):
+        rows += [(7, 10 + t, f'said "{t}", so', 0.1 * t)]
+        if t < 6:
+            rows += [(4, t, "x", 1.50)]
+    return rows + [(9, t, "", -t) for t in range(7)]
+
+
+CSV_ROWS = ['"episode";step;note;obs_x;action']
+CSV_ROWS += [
+    f"{e};{t};" + (f'"said ""{t}""; so"' if note.startswith("said") else note) + f";{x:.2f};{t % 3}"
+    for e, t, note, x in rows_of_table()
+]
+
+
+def answers_for(source) -> list[RowAnswer]:
+    made = {a.id: a for a in told(("4", "7", "9"))}
+    return [
+        RowAnswer(
+            e.id,
+            made[e.id].score,
+            made[e.id].keep,
+            made[e.id].weight,
+            source.read(i, []).frames,
+            0.0,
+        )
+        for i, e in enumerate(source.episodes)
+    ]
+
+
+def test_csv_stays_text_for_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "arm.csv"
+    path.write_bytes(("\r\n".join(CSV_ROWS) + "\r\n").encode())
+    source = open_source(path)
+    write_back(source, answers_for(source), tmp_path / "new.csv", curated=False)
+    lines = (tmp_path / "new.csv").read_bytes().decode().split("\r\n")
+    assert [line.rsplit(";", 2)[0] for line in lines[:-1]] == CSV_ROWS
+    old, new = (pandas.read_csv(p, sep=";") for p in (path, tmp_path / "new.csv"))
+    assert list(new) == [*old, "sdil_score", "sdil_weight"]
+    pandas.testing.assert_frame_equal(new[list(old)], old)
+    seven = new[new.episode == 7].sort_values("step").sdil_score.tolist()
+    assert seven == [0.5] * 3 + [-0.25] * 3 + [0.5] * 3
+    write_back(source, answers_for(source), tmp_path / "cut.csv", curated=True)
+    cut = pandas.read_csv(tmp_path / "cut.csv", sep=";")
+    assert {k: g.step.tolist() for k, g in cut.groupby("episode")} == {
+        4: [0, 1, 2, 3, 4, 5],
+        10: [10, 11, 12],
+        11: [16, 17, 18],
+    }
+    assert cut.groupby("episode").sdil_source.first().to_dict() == {4: 4, 10: 7, 11: 7}
+    assert cut.groupby("episode").sdil_first.first().to_dict() == {4: 0, 10: 0, 11: 6}
+    kept = {line.partition(";")[2].rsplit(";", 2)[0] for line in lines[1:-1]}
+    for line in (tmp_path / "cut.csv").read_bytes().decode().split("\r\n")[1:-1]:
+        assert line.partition(";")[2].rsplit(";", 2)[0] in kept
+
+
+def test_a_folder_of_packed_csv_with_an_episode_in_each(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for name, n in zip("abc", LENGTHS, strict=True):
+        frame = pandas.DataFrame({"t": range(n), "obs": np.arange(n) / 7, "action": 0.5})
+        frame.to_csv(folder / f"{name}.csv.gz", index=False)
+    source = open_source(folder)
+    write_back(source, told([e.id for e in source.episodes]), tmp_path / "new", curated=False)
+    for name in "abc":
+        old, new = (pandas.read_csv(f / f"{name}.csv.gz") for f in (folder, tmp_path / "new"))
+        pandas.testing.assert_frame_equal(new[list(old)], old)
+    write_back(source, told([e.id for e in source.episodes]), tmp_path / "cut", curated=True)
+    assert sorted(p.name for p in (tmp_path / "cut").iterdir()) == [
+        "a.csv.gz",
+        "b_0_3.csv.gz",
+        "b_6_9.csv.gz",
+    ]
+    assert pandas.read_csv(tmp_path / "cut" / "b_6_9.csv.gz").t.tolist() == [6, 7, 8]
+
+
+def test_parquet_keeps_its_schema(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    table = arrow.table(
+        {
+            "episode": arrow.array([r[0] for r in rows_of_table()], arrow.int16()),
+            "step": arrow.array([r[1] for r in rows_of_table()], arrow.int32()),
+            "note": arrow.array([r[2] for r in rows_of_table()]).dictionary_encode(),
+            "obs": arrow.array(
+                [[r[3], 1.0] for r in rows_of_table()], arrow.list_(arrow.float32(), 2)
+            ),
+            "action": arrow.array([r[3] for r in rows_of_table()], arrow.float32()),
+        }
+    ).replace_schema_metadata({"who": "people"})
+    path = tmp_path / "arm.parquet"
+    pyarrow.parquet.write_table(table, path, row_group_size=5, compression="ZSTD")
+    source = open_source(path)
+    write_back(source, answers_for(source), tmp_path / "new.parquet", curated=False)
+    new = pyarrow.parquet.read_table(tmp_path / "new.parquet")
+    assert new.select(table.column_names).equals(table, check_metadata=False)
+    for name in table.column_names:
+        assert new.schema.field(name).type == table.schema.field(name).type
+    assert new.schema.metadata[b"who"] == b"people"
+    seven = pandas.read_parquet(tmp_path / "new.parquet").query("episode == 7")
+    assert seven.sdil_score.tolist() == [0.5] * 3 + [-0.25] * 3 + [0.5] * 3
+    write_back(source, answers_for(source), tmp_path / "cut.parquet", curated=True)
+    cut = pyarrow.parquet.read_table(tmp_path / "cut.parquet")
+    assert cut.schema.field("episode").type == arrow.int16()
+    frame = cut.to_pandas()
+    assert frame.groupby("episode").step.apply(list).to_dict()[11] == [16, 17, 18]
+    whole = frame[frame.episode == 4][["step", "note", "action"]].reset_index(drop=True)
+    was = table.to_pandas().query("episode == 4")[["step", "note", "action"]]
+    pandas.testing.assert_frame_equal(whole, was.reset_index(drop=True))
+
+
+def test_of_a_database_one_table_changes(tmp_path):
+    import duckdb
+
+    path = tmp_path / "lab.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE arm (episode VARCHAR, step INTEGER, obs DOUBLE, action DECIMAL(9, 3))"
+        )
+        connection.execute("CREATE TABLE other AS SELECT 1 AS x")
+        told_rows = [(f"e{e}", t, x, x) for e, t, _, x in rows_of_table()]
+        connection.executemany("INSERT INTO arm VALUES (?, ?, ?, ?)", told_rows)
+        before = connection.execute("SELECT * FROM arm").fetchall()
+    source = open_source(path, table="arm")
+    answers = {a.id: a for a in told(("e4", "e7", "e9"))}
+    answers = [answers[e.id] for e in source.episodes]
+    write_back(source, answers, tmp_path / "new.duckdb", curated=False)
+    write_back(source, answers, tmp_path / "cut.duckdb", curated=True)
+    with duckdb.connect(str(tmp_path / "new.duckdb")) as connection:
+        assert (
+            connection.execute("SELECT * EXCLUDE (sdil_score, sdil_weight) FROM arm").fetchall()
+            == before
+        )
+        assert connection.execute("SELECT x FROM other").fetchall() == [(1,)]
+        low = "SELECT step FROM arm WHERE episode = 'e7' AND sdil_score < 0 ORDER BY 1"
+        assert connection.execute(low).fetchall() == [(13,), (14,), (15,)]
+    with duckdb.connect(str(tmp_path / "cut.duckdb")) as connection:
+        found = connection.execute(
+            "SELECT DISTINCT episode, sdil_source FROM arm ORDER BY 1"
+        ).fetchall()
+        assert found == [("e4", "e4"), ("e7[0:3]", "e7"), ("e7[6:9]", "e7")]
+
+
+@pytest.mark.parametrize("ends", ["ends", "episode", "terminals", "folder"])
+def test_numpy_files(tmp_path, ends):
+    rng, n = np.random.default_rng(0), sum(LENGTHS)
+    arrays = {
+        "observations": rng.normal(size=(n, 3)).astype("f4"),
+        "actions": rng.normal(size=(n, 2)),
+    }
+    arrays["extra"] = np.arange(4)
+    last = np.cumsum(LENGTHS)
+    path = tmp_path / "data.npz"
+    if ends == "folder":
+        path = tmp_path / "runs"
+        path.mkdir()
+        for name, first, stop in zip("abc", [0, *last], last, strict=False):
+            seen = {"observations": rng.normal(size=(stop - first + 1, 3))}
+            np.savez(path / f"{name}.npz", **seen, actions=arrays["actions"][first:stop])
+        answers = told("abc")
+    else:
+        arrays[ends] = {
+            "ends": last,
+            "episode": np.repeat([3, 1, 2], LENGTHS).astype(np.int16),
+            "terminals": np.isin(np.arange(n), last - 1),
+        }[ends]
+        np.savez_compressed(path, **arrays)
+        answers = told("012")
+    source = open_source(path)
+    write_back(source, answers, tmp_path / "new.npz", curated=False)
+    write_back(source, answers, tmp_path / "cut.npz", curated=True)
+    again = open_source(tmp_path / "cut.npz", "numpy")
+    assert [e.steps for e in again.episodes] == [6, 3, 3]
+    for i, (of, first) in enumerate([(0, 0), (1, 0), (1, 6)]):
+        for name in ("observations", "actions"):
+            was, got = source.read(of, [name]).values[name], again.read(i, [name]).values[name]
+            np.testing.assert_array_equal(got, was[first : first + len(got)])
+            assert got.dtype == was.dtype
+    if ends != "folder":
+        with np.load(tmp_path / "new.npz") as new, np.load(tmp_path / "cut.npz") as cut:
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(new[name], array)
+                assert new[name].dtype == array.dtype
+                assert cut[name].dtype == array.dtype
+            assert new["sdil_score"].shape == (n,)

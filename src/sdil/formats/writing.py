@@ -15,6 +15,9 @@ from sdil.errors import InputError
 from sdil.formats.recognise import is_server
 from sdil.formats.rows import RowAnswer
 from sdil.formats.source import Source
+from sdil.formats.table_writing import write_curated as write_curated_table
+from sdil.formats.table_writing import write_scored as write_scored_table
+from sdil.formats.tables import TableSource
 
 WRITERS = {
     "robomimic": "sdil.formats.robomimic_writing",
@@ -39,7 +42,7 @@ def write_back(
 
     `in_place`: `out` is the source's own file, which is replaced once the new one is whole.
     """
-    if source.format not in WRITERS:
+    if source.format not in (*WRITERS, "table"):
         raise InputError(f"{source.location}: {source.format} is not written back this way")
     original = place_of(source)
     out = out.absolute()
@@ -47,6 +50,9 @@ def write_back(
         refuse_touching(original, out)
     if curated and not any(answer.keep.any() for answer in answers):
         raise InputError(f"{source.location}: nothing is kept, so that there is nothing to write")
+    if isinstance(source, TableSource):  # it alone knows which row is of which episode
+        (write_curated_table if curated else write_scored_table)(source, answers, out)
+        return
     module = import_module(WRITERS[source.format])
     write: Callable[[Path, Sequence[RowAnswer], Path], None]
     write = module.write_curated if curated else module.write_scored
