@@ -108,7 +108,8 @@ def _of_episode(source: Source, at: int, told: Answered | None, trusted: bool) -
         one.astype(bool) if told.keep is None else told.over_frames(told.keep, frames).astype(bool)
     )
     own = np.arange(len(scores.optimality)) if told.frames is None else told.frames
-    starts = [0, *np.searchsorted(frames, [own[s.start] for s in segments_of(scores)[1:]]), n]
+    segments = segments_of(scores)
+    starts = [0, *np.searchsorted(frames, [own[s.start] for s in segments[1:]]), n]
     stretches = [
         Stretch(
             int(first),
@@ -116,7 +117,7 @@ def _of_episode(source: Source, at: int, told: Answered | None, trusted: bool) -
             segment.optimality,
             _against(scores.parts, segment.start, segment.stop),
         )
-        for segment, first, stop in zip(segments_of(scores), starts[:-1], starts[1:], strict=True)
+        for segment, first, stop in zip(segments, starts[:-1], starts[1:], strict=True)
     ]
     return RowAnswer(
         id=episode.id,
