@@ -10,7 +10,8 @@ from sdil.errors import InputError
 
 COMMANDS = {
     "collect": "make demonstrations of a benchmark task",
-    "inspect": "say what a folder of demonstrations holds",
+    "import": "make demonstrations of your own data, in any of many formats",
+    "inspect": "say what a folder of demonstrations, or a data set of yours, holds",
     "judge": "say which steps of demonstrations are good, with no policy",
     "train": "learn a policy from demonstrations",
     "algorithms": "list the learners and the judges",
@@ -23,6 +24,9 @@ COMMANDS = {
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
     "expert": "train a PPO agent to demonstrate a task (needs sdil[experts])",
 }
+
+_MODULES = {"import": "importing"}
+"""Where a command lies whose name Python keeps for itself."""
 
 FAILED = 1
 """The exit code where cells of a study failed."""
@@ -48,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            code: int | None = import_module(f"sdil.cli.{name}").main(rest)
+            code: int | None = import_module(f"sdil.cli.{_MODULES.get(name, name)}").main(rest)
     except InputError as error:
         _complain(f"sdil {name}: {error}")
         return BAD_INPUT

@@ -80,7 +80,9 @@ class Picked:
 
     @property
     def units(self) -> tuple[str | None, ...]:
-        return tuple(part.feature.unit for part in self.parts for _ in range(part.width))
+        """Of each entry; nothing where none is known."""
+        units = tuple(part.feature.unit for part in self.parts for _ in range(part.width))
+        return units if any(units) else ()
 
     @property
     def is_counted(self) -> bool:

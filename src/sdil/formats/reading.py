@@ -84,7 +84,8 @@ class Reading:
 
     source: Source
     address: Address
-    _frames: dict[str, Numbered] = field(default_factory=dict, repr=False)
+    frames: dict[str, Numbered] = field(default_factory=dict, repr=False)
+    """The source's own numbers of the episodes that were read and do not count 0, 1, 2, ..."""
 
     @cached_property
     def every(self) -> int:
@@ -180,7 +181,7 @@ class Reading:
             observation_units=self.observation.units,
             action_units=self.action.units,
             about=_plain(self.source.about),
-            frames=dict(self._frames),
+            frames=dict(self.frames),
             tasks={k: v for k, v in tasks.items() if k in kept}
             if len(set(tasks.values())) > 1
             else {},
@@ -208,7 +209,7 @@ class Reading:
             rewards = None if rewards is None else np.add.reduceat(rewards, at)
         numbered = Numbered.of(frames)
         if numbered != Numbered():
-            self._frames[episode.id] = numbered
+            self.frames[episode.id] = numbered
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
         return Trajectory(
