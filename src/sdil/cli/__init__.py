@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": "measure a policy in its environment and on recorded steps",
     "score": "rank segments and write the score of each step",
     "curate": "write cleaner demonstrations, and say whether they help",
+    "export": "write answers back in the format that data came in",
     "report": "explain a run or a judgement on one page",
     "demo": "collect, train, evaluate and report on FourRooms, end to end",
     "study": "run the paper's experiments, or your own, and show their tables",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sdil.arguments import read_run
 from sdil.cli.console import plain
 from sdil.curation import GoodShareLike
+from sdil.demonstrations import Demonstrations
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 
@@ -31,6 +34,15 @@ def good_share_of(judge: FittedJudge | Policy) -> GoodShareLike | None:
         return None
     fitted = fitted_of(judge)
     return None if fitted is None else fitted.good_share
+
+
+def good_share_for(
+    run: Path, judge: FittedJudge | Policy, demos: Demonstrations
+) -> GoodShareLike | None:
+    """The same, unless it was estimated from other demonstrations than these."""
+    if (run / "run.json").exists() and read_run(run).get("fingerprint") != demos.fingerprint():
+        return None
+    return good_share_of(judge)
 
 
 def answers_of(fitted: FittedJudge) -> dict[str, Any]:

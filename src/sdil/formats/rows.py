@@ -115,7 +115,7 @@ def _of_episode(source: Source, at: int, told: Answered | None, trusted: bool) -
             int(first),
             int(stop),
             segment.optimality,
-            _against(scores.parts, segment.start, segment.stop),
+            lowest_part(scores.parts, segment.start, segment.stop),
         )
         for segment, first, stop in zip(segments, starts[:-1], starts[1:], strict=True)
     ]
@@ -137,7 +137,7 @@ def frames_of(source: Source, at: int) -> Array:
     return np.arange(source.episodes[at].steps) if frames is None else np.asarray(frames)
 
 
-def _against(parts: Mapping[str, Array], start: int, stop: int) -> str:
+def lowest_part(parts: Mapping[str, Array], start: int, stop: int) -> str:
     """The signal whose mean over the stretch is lowest."""
     if not parts:
         return ""
