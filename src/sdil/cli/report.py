@@ -25,7 +25,7 @@ from sdil.evaluation.rollout import evaluate
 from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
-from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.formats.data import describe, load_demonstrations, load_truth, name_of, with_choices
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.report.curves import curves_of
@@ -42,7 +42,8 @@ def main(arguments: list[str]) -> None:
 
 def report(
     run: tyro.conf.Positional[Path],
-    data: Path | None = None,
+    data: str | None = None,
+    clean: str | None = None,
     out: Path | None = None,
     record: Path | None = None,
     figures: Path | None = None,
@@ -62,7 +63,9 @@ def report(
     Args:
         run: A judgement of `sdil judge`, a run of `sdil train` whose learner judges steps, or what
             `policy.save` or `judge.save` wrote.
-        data: Folder of demonstrations to look at; by default what the run was trained on.
+        data: Folder of demonstrations to look at, or other people's data; by default what the run
+            was trained on.
+        clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
         out: The HTML page to write.
         record: Also keep everything the page shows in this folder, for programs.
         figures: Also write each figure as a file into this folder (needs sdil[figures]).
@@ -87,7 +90,8 @@ def report(
     if data is None:
         if about is None:
             raise InputError(f"{run} does not say what it was made from; pass --data FOLDER")
-        data = Path(about["data"])
+        data = str(about["data"])
+    data = with_choices(data, clean=clean)
     demos, truth = load_demonstrations(data), load_truth(data)
     where = None if env == "none" else env or _environment(run, about, data)
     if len({each.resolve() for each in (run, *also)}) <= len(also):
@@ -136,18 +140,18 @@ def _refuse(
             raise InputError(f"{figures} is not empty; choose another name or pass --overwrite")
 
 
-def _environment(run: Path, about: dict[str, Any] | None, data: Path) -> str | None:
+def _environment(run: Path, about: dict[str, Any] | None, data: str) -> str | None:
     """Where the demonstrations came from, as the run or their own folder says."""
     if about is not None and about.get("environment") is not None:
         return trusted_environment(about["environment"], run / "run.json")
-    return trusted_environment(describe(data).get("environment"), data / "sdil.json")
+    return trusted_environment(describe(data).get("environment"), Path(data) / "sdil.json")
 
 
 def _about(
     run: Path,
     about: dict[str, Any] | None,
     judge: Policy | FittedJudge,
-    data: Path,
+    data: str,
     demos: Demonstrations,
     environment: str | None,
 ) -> dict[str, Any]:
@@ -165,7 +169,7 @@ def _about(
         if trained_on != about["fingerprint"]:
             warnings.append("these are not the demonstrations that the run was trained on")
     return {
-        "title": f"{name} on {task or data.name}",
+        "title": f"{name} on {task or name_of(data)}",
         "run": str(run),
         "learner": name,
         "reference": known[name].reference if name in known else "",

@@ -65,6 +65,11 @@ def absolute(data: str | Path) -> str:
     return str(parse_address(data).absolute())
 
 
+def name_of(data: str | Path) -> str:
+    """What to call it in a title: the last part of its path."""
+    return Path(parse_address(data).location).name
+
+
 def with_choices(data: str | Path, **choices: str | None) -> str:
     """The same with what options say of it; a folder of demonstrations takes none."""
     given = {name: value for name, value in choices.items() if value is not None}
