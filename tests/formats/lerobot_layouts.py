@@ -199,6 +199,7 @@ def write_lerobot(root: Path, options: Options | None = None, **changes: Any) ->
         "data_path": options.data_path or paths[0],
         "video_path": (options.video_path or paths[1]) if options.cameras else None,
         "features": features_of(options),
+        **({} if is_3 else {"total_chunks": 1, "total_videos": len(tables) * len(options.cameras)}),
         **options.more,
     }
     (root / "meta" / "info.json").write_text(json.dumps(info, indent=4))
@@ -254,7 +255,12 @@ def _write_3(
     pq.write_table(pa.Table.from_pylist(rows), path)
     numbers = pa.array(range(len(options.tasks)))
     table = pa.table({"task_index": numbers, "task": pa.array(options.tasks)})
-    described = {"index_columns": ["task"], "columns": [], "pandas_version": "2.2.0"}
+    columns = [("task_index", "int64", "int64"), ("task", "unicode", "object")]
+    keys = ("name", "pandas_type", "numpy_type")
+    listed = [dict(zip(keys, c, strict=True)) | {"field_name": c[0]} for c in columns]
+    listed = [column | {"metadata": None} for column in listed]
+    described = {"index_columns": ["task"], "columns": listed, "column_indexes": []}
+    described["pandas_version"] = "2.2.0"
     table = table.replace_schema_metadata({"pandas": json.dumps(described)})
     pq.write_table(table, root / "meta/tasks.parquet")
     return (
