@@ -85,9 +85,11 @@ def write(base: Path) -> None:
     print(f"{len(VARIANTS)} data sets written to {base}")
 
 
-def check(base: Path) -> None:
-    """Read it all with LeRobot. In LeRobot's environment, which has no sdil."""
+def check(base: Path, *names: str) -> None:
+    """Read it all, or these folders, with LeRobot. In LeRobot's environment, without sdil."""
     for folder in sorted(p for p in base.iterdir() if p.is_dir()):
+        if names and folder.name not in names:
+            continue
         expected = json.loads((folder / "expected.json").read_text())
         done = [
             check_curated(folder, expected),
@@ -231,4 +233,4 @@ def check_delete(folder: Path, expected: dict) -> str:
 
 
 if __name__ == "__main__":
-    {"write": write, "check": check}[sys.argv[1]](Path(sys.argv[2]))
+    {"write": write, "check": check}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
