@@ -47,7 +47,7 @@ def evaluate(
     seed: int = 0,
     env: str | None = None,
     acting: Literal["all", "default", "greedy", "sampled", "without-circles", "value"] = "all",
-    data: str | None = None,
+    data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     n_envs: int = 64,
     out: Path | None = None,
     threads: int = 1,

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
 
 
 def import_(
-    source: tyro.conf.Positional[str],
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")],
     out: Path,
     clean: Annotated[str | None, tyro.conf.arg(help=CLEAN_HELP)] = None,
     noisy: str | None = None,

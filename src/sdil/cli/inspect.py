@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
 
 
 def inspect(
-    folder: tyro.conf.Positional[str],
+    folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")],
     clean: str | None = None,
     noisy: str | None = None,
     features: str | None = None,

@@ -67,8 +67,9 @@ class JudgeOptions:
     data: Annotated[
         str,
         tyro.conf.arg(
+            metavar="PATH",
             help="Folder of demonstrations to judge, or other people's data, read where it "
-            "lies (lerobot:PATH, robomimic:FILE, FILE.csv, ...; see `sdil inspect`)."
+            "lies (lerobot:PATH, robomimic:FILE, FILE.csv, ...; see `sdil inspect`).",
         ),
     ]
     out: Annotated[Path, tyro.conf.arg(help="Judgement folder to write; it must not exist.")]

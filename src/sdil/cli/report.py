@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
 
 def report(
     run: tyro.conf.Positional[Path],
-    data: str | None = None,
+    data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     clean: str | None = None,
     out: Path | None = None,
     record: Path | None = None,

@@ -66,8 +66,9 @@ class TrainOptions:
     data: Annotated[
         str,
         tyro.conf.arg(
+            metavar="PATH",
             help="Folder of demonstrations to learn from, or other people's data, read where it "
-            "lies (lerobot:PATH, robomimic:FILE, FILE.csv, ...; see `sdil inspect`)."
+            "lies (lerobot:PATH, robomimic:FILE, FILE.csv, ...; see `sdil inspect`).",
         ),
     ]
     out: Annotated[Path, tyro.conf.arg(help="Run folder to write; it must not exist.")]

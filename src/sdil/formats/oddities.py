@@ -96,7 +96,8 @@ def find_oddities(
         seen.setdefault(key, t.id)
         if len(kept) < 50:
             kept.append(t)
-    odd = list(getattr(reading.source, "odd", ()))
+    said = reading.source.about.get("odd", ())
+    odd = [*getattr(reading.source, "odd", ()), *map(str, said)]
     odd += _shorten(broken)
     odd += _shorten(repeated)
     for picked, name in ((reading.observation, "observation"), (reading.action, "action")):
