@@ -24,6 +24,8 @@ from lerobot_layouts import (
 
 from sdil.errors import InputError
 from sdil.formats.lerobot import is_lerobot, open_lerobot
+from sdil.formats.lerobot_curated import write_curated
+from sdil.formats.rows import answer_rows
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -194,6 +196,58 @@ def test_what_meta_miscounts_is_odd(tmp_path):
     assert open_lerobot(root).about["odd"] == [
         "meta/info.json says total_frames 5, meta/episodes lists 27"
     ]
+
+
+STRANGE = (None, -1, [], {}, "x", 1e308, 10**30, True, [[1]], "../x", [None], float("nan"), 0)
+
+
+def _replaced(value, rng):
+    """A value of JSON in which one thing is something else, or missing."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = list(value)[rng.integers(len(value))]
+        return {k: _replaced(v, rng) if k == key else v for k, v in value.items()}
+    if isinstance(value, list) and value and rng.random() < 0.6:
+        at = rng.integers(len(value))
+        return [_replaced(v, rng) if i == at else v for i, v in enumerate(value)]
+    return STRANGE[rng.integers(len(STRANGE))]
+
+
+def _retyped(table, rng):
+    at, n = int(rng.integers(table.num_columns)), len(table)
+    name = table.column_names[at]
+    columns = [["x"] * n, [None] * n, [[1.5, 2.5]] * n, [-7] * n, [{"a": 1}] * n]
+    choice = int(rng.integers(6))
+    if choice == 5:
+        return table.remove_column(at)
+    return table.set_column(at, name, pa.array(columns[choice]))
+
+
+@pytest.mark.parametrize("variant", ["v3 video", "v2.1 video"])
+def test_values_and_columns_of_another_kind_are_refused_too(tmp_path, variant):
+    root = VARIANTS[variant](tmp_path / "set")
+    rng = np.random.default_rng(1)
+    paths = sorted(p for p in root.rglob("*") if p.suffix != ".mp4" and p.is_file())
+    refused = 0
+    for number in range(80):
+        path = paths[number % len(paths)]
+        whole = path.read_bytes()
+        if path.suffix == ".parquet":
+            pq.write_table(_retyped(pq.read_table(path), rng), path)
+        else:
+            lines = whole.decode().splitlines() if path.suffix == ".jsonl" else [whole.decode()]
+            at = rng.integers(len(lines))
+            lines[at] = json.dumps(_replaced(json.loads(lines[at]), rng))
+            path.write_text("\n".join(lines))
+        try:
+            source = open_lerobot(root)
+            for i in range(len(source.episodes)):
+                source.read(i, [f.name for f in source.features])
+                source.frames_of(i)
+            write_curated(source, answer_rows(source, []), tmp_path / "cut", overwrite=True)
+        except InputError:
+            refused += 1
+        path.write_bytes(whole)
+    assert 20 < refused < 80
 
 
 DAMAGED = ["v3 video", "v2.1 video", "v3 pictures in the table"]

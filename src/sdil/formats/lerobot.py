@@ -212,8 +212,8 @@ class LeRobot:
             raise InputError(f"{where}: there is no such column, but meta/info.json names it")
         if feature.dtype == "image":
             return decode_pictures(column, where, self.layout.root)
-        shape = () if feature.dtype in TEXTS else feature.shape
-        return column_to_array(column, shape, where)
+        is_text = feature.dtype in TEXTS
+        return column_to_array(column, () if is_text else feature.shape, where, is_text=is_text)
 
 
 def _group_rows(file: Any, group: int) -> int:

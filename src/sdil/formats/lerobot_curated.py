@@ -102,7 +102,8 @@ class _Curation:
             tables = stack.enter_context(TableFiles(self._out))
             for number, piece in enumerate(self._pieces):
                 table, tasks = self._table(number, piece, begin)
-                chunk, file = tables.add(table)
+                old = self._layout.rows[piece.at].index
+                chunk, file = tables.add(table, f"{self._source.location}: episode {old}")
                 row = self._row(number, piece, begin, tasks)
                 row |= {"data/chunk_index": chunk, "data/file_index": file}
                 stats = self._stats(table)
@@ -147,6 +148,7 @@ class _Curation:
             keeps_time = piece.is_whole and (number in self._copied or not self._layout.cameras)
             if stamps is None or not keeps_time:
                 stamps = pyarrow.array(even_times(n, self._layout.fps))
+            stamps = stamps.cast(pyarrow.float32())
             done = self._tasks_of(old, row.tasks, n)
         columns |= {
             "timestamp": stamps,

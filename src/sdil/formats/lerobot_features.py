@@ -122,8 +122,10 @@ def _is_struct(kind: Any) -> bool:
     return bool(pyarrow.types.is_struct(kind))
 
 
-def column_to_array(column: Any, shape: tuple[int, ...], where: str) -> Array:
-    """A column of numbers, or of lists of them (of fixed size or not), as (T, *shape)."""
+def column_to_array(
+    column: Any, shape: tuple[int, ...], where: str, *, is_text: bool = False
+) -> Array:
+    """A column of numbers (or texts), or of lists of them (of fixed size or not): (T, *shape)."""
     import pyarrow
     import pyarrow.compute as compute
 
@@ -150,7 +152,7 @@ def column_to_array(column: Any, shape: tuple[int, ...], where: str) -> Array:
             array = array.storage
         depth += 1
     _refuse_missing(array, where)
-    if kinds.is_string(array.type) or kinds.is_large_string(array.type):
+    if is_text and (kinds.is_string(array.type) or kinds.is_large_string(array.type)):
         return np.asarray(array.to_pylist(), dtype=str)
     if not (kinds.is_integer(array.type) or kinds.is_floating(array.type)) and not (
         kinds.is_boolean(array.type)

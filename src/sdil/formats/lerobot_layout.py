@@ -280,26 +280,24 @@ def _tasks_3(root: Path) -> dict[int, str]:
         return _tasks_2(root)
     with told_of(path):
         listed = open_table(path).read().to_pylist()
-    found = {}
-    for line in listed:
-        number = line.get("task_index")
-        text = line.get("task", line.get("__index_level_0__"))
-        found[number] = text
-    return _checked_tasks(found, path)
+    texts = [line.get("task", line.get("__index_level_0__")) for line in listed]
+    return _checked_tasks(
+        [(n.get("task_index"), t) for n, t in zip(listed, texts, strict=True)], path
+    )
 
 
 def _tasks_2(root: Path) -> dict[int, str]:
     path = root / "meta" / "tasks.jsonl"
     if not path.is_file():
         return {}
-    return _checked_tasks({n.get("task_index"): n.get("task") for n in _lines(path)}, path)
+    return _checked_tasks([(n.get("task_index"), n.get("task")) for n in _lines(path)], path)
 
 
-def _checked_tasks(found: Mapping[Any, Any], path: Path) -> dict[int, str]:
-    for number, text in found.items():
+def _checked_tasks(found: list[tuple[Any, Any]], path: Path) -> dict[int, str]:
+    for number, text in found:
         if isinstance(number, bool) or not isinstance(number, int) or not isinstance(text, str):
             raise InputError(f"{path}: task {number!r} is {text!r}; a number and a text are needed")
-    return dict(sorted(found.items()))
+    return dict(sorted(found))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from sdil.errors import InputError
 from sdil.formats.lerobot_layout import DATA_3
 
 _LARGEST = 100 * 2**20  # bytes of one data file: LeRobot's own limit
@@ -42,7 +43,7 @@ class TableFiles:
         if self._writer is not None:
             self._writer.close()
 
-    def add(self, table: Any) -> tuple[int, int]:
+    def add(self, table: Any, where: str) -> tuple[int, int]:
         """Write an episode; the numbers of its chunk and file."""
         import pyarrow.parquet as parquet
 
@@ -56,7 +57,12 @@ class TableFiles:
             self._writer = parquet.ParquetWriter(path, table.schema)
             self._files += 1
         if not table.schema.equals(self._writer.schema):  # files of version 2 may differ
-            table = table.cast(self._writer.schema)
+            try:
+                table = table.cast(self._writer.schema)
+            except (ValueError, NotImplementedError) as error:
+                raise InputError(
+                    f"{where}: its columns are not of the types of the episodes before it ({error})"
+                ) from None
         self._writer.write_table(table)
         self._bytes += table.nbytes
         return divmod(self._files - 1, _IN_CHUNK)
