@@ -225,7 +225,7 @@ def check_delete(folder: Path, expected: dict) -> str:
     run = subprocess.run(
         expected["delete"], shell=True, env=place, capture_output=True, text=True, check=False
     )
-    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.returncode == 0, f"{run.returncode}: {run.stderr[-2000:]}"
     data = LeRobotDataset("local/d", root=folder / "deleted", video_backend="pyav")
     assert data.num_episodes == len(expected["keep"]) - 1
     assert len(data) == sum(len(k) for i, k in enumerate(expected["keep"]) if i != 1)

@@ -222,13 +222,20 @@ def _retyped(table, rng):
     return table.set_column(at, name, pa.array(columns[choice]))
 
 
-@pytest.mark.parametrize("variant", ["v3 video", "v2.1 video"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "v3",
+        "v2.1",
+        *(pytest.param(v, marks=pytest.mark.slow) for v in ("v3 video", "v2.1 video")),
+    ],
+)
 def test_values_and_columns_of_another_kind_are_refused_too(tmp_path, variant):
     root = VARIANTS[variant](tmp_path / "set")
     rng = np.random.default_rng(1)
     paths = sorted(p for p in root.rglob("*") if p.suffix != ".mp4" and p.is_file())
     refused = 0
-    for number in range(80):
+    for number in range(60):
         path = paths[number % len(paths)]
         whole = path.read_bytes()
         if path.suffix == ".parquet":
@@ -247,10 +254,14 @@ def test_values_and_columns_of_another_kind_are_refused_too(tmp_path, variant):
         except InputError:
             refused += 1
         path.write_bytes(whole)
-    assert 20 < refused < 80
+    assert 15 < refused < 60
 
 
-DAMAGED = ["v3 video", "v2.1 video", "v3 pictures in the table"]
+DAMAGED = [
+    "v3 video",
+    "v3 pictures in the table",
+    pytest.param("v2.1 video", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("variant", DAMAGED)
