@@ -183,6 +183,15 @@ def test_errors_name_file_episode_and_column(tmp_path):
         source.read(0, ["speed"])
 
 
+def test_rows_of_an_episode_lie_together(tmp_path):
+    root = write_lerobot(tmp_path / "set")
+    path = root / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take([0, 7, *range(1, 7), *range(8, 12)]), path)
+    with pytest.raises(InputError, match=r"file-000\.parquet: episode 0 is scattered"):
+        open_lerobot(root).read(0, ["action"])
+
+
 def test_a_video_that_is_too_short_is_named(tmp_path):
     root = VARIANTS["v2.1 video"](tmp_path / "set")
     videos = root / "videos/chunk-000" / TOP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +154,12 @@ class LeRobot:
         """The rows of one episode as a pyarrow table; all columns where no names are given."""
         row = self.layout.rows[index]
         path = self.layout.data_file(row)
-        file, numbers = self._opened(path)
-        if numbers is None:  # the file says of no row which episode it belongs to
+        file, spans = self._opened(path)
+        if spans is None:  # the file says of no row which episode it belongs to
             first, last = 0, file.metadata.num_rows
         else:
-            at = np.flatnonzero(numbers == row.index)
-            first, last = (int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0)
-            if last - first != len(at):
+            first, last = spans.get(row.index, (0, 0))
+            if first < 0:
                 raise InputError(f"{path}: episode {row.index} is scattered over the file")
         if last - first != row.length:
             raise InputError(
@@ -178,20 +178,20 @@ class LeRobot:
                 )
         return self._rows(path, file, first, last, wanted)
 
-    def _opened(self, path: Path) -> tuple[Any, Array | None]:
-        """A data file, and the episode of each of its rows."""
+    def _opened(self, path: Path) -> tuple[Any, dict[int, tuple[int, int]] | None]:
+        """A data file, and where each episode lies in it."""
         if self._kept.get("path") != path:
             self._kept.clear()
             file = open_table(path)
-            numbers = None
+            spans = None
             if "episode_index" in file.schema_arrow.names:
                 column = file.read(columns=["episode_index"]).column("episode_index")
                 where = f"{path}: episode_index"
-                numbers = column_to_array(column, (), where)
+                spans = _spans(column_to_array(column, (), where))
             elif self.layout.major == 3:
                 raise InputError(f"{path}: it has no column episode_index; fetch it again")
-            self._kept.update(path=path, file=file, numbers=numbers)
-        return self._kept["file"], self._kept["numbers"]
+            self._kept.update(path=path, file=file, spans=spans)
+        return self._kept["file"], self._kept["spans"]
 
     def _rows(self, path: Path, file: Any, first: int, last: int, wanted: list[str] | None) -> Any:
         """Rows of a file; the row groups that they lie in are kept for the next episode."""
@@ -214,6 +214,17 @@ class LeRobot:
             return decode_pictures(column, where, self.layout.root)
         is_text = feature.dtype in TEXTS
         return column_to_array(column, () if is_text else feature.shape, where, is_text=is_text)
+
+
+def _spans(numbers: Array) -> dict[int, tuple[int, int]]:
+    """The first row of each episode and one past its last; -1 where they are scattered."""
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    spans: dict[int, tuple[int, int]] = {}
+    for first, last in pairwise(edges):
+        if first < last:
+            number = int(numbers[first])
+            spans[number] = (-1, -1) if number in spans else (first, last)
+    return spans
 
 
 def _group_rows(file: Any, group: int) -> int:
