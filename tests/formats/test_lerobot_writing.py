@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import lerobot_layouts
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -334,3 +338,35 @@ def test_what_cannot_be_written_is_refused(tmp_path):
         write_curated(other, answers, tmp_path / "third")
     with pytest.raises(InputError, match="changed since"):
         sidecars.write_weights(other, answers, tmp_path / "w.parquet")
+
+
+@pytest.mark.slow
+def test_two_cameras_of_av1_are_cut_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(lerobot_layouts, "SIZE", (64, 96))
+    write = lerobot_layouts.write_video
+    monkeypatch.setattr(lerobot_layouts, "write_video", lambda *a: write(*a, codec="libsvtav1"))
+    wrist = "observation.images.wrist"
+    source = open_lerobot(write_lerobot(tmp_path / "set", cameras=(TOP, wrist)))
+    write_curated(source, answers_of(source), tmp_path / "cut")
+    cut = open_lerobot(tmp_path / "cut")
+    pieces = [(e, a, b) for e, runs in KEPT.items() for a, b in runs]
+    for i, (e, a, b) in enumerate(pieces):
+        for camera in (TOP, wrist):
+            before = source.read(e, [camera]).values[camera][a:b].astype(int)
+            after = cut.read(i, [camera]).values[camera].astype(int)
+            assert np.abs(after - before).mean() < 2
+    assert cut.layout.features[TOP]["info"]["video.codec"] == "av1"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "LEROBOT_PYTHON" not in os.environ,
+    reason="LeRobot 0.6.1 needs Python 3.12: LEROBOT_PYTHON names one that has it",
+)
+def test_lerobot_itself_reads_what_is_written(tmp_path):
+    script = Path(__file__).parents[2] / "tools" / "prove_lerobot.py"
+    subprocess.run([sys.executable, script, "write", tmp_path], check=True)
+    python, place = os.environ["LEROBOT_PYTHON"], {**os.environ, "HF_HUB_OFFLINE": "1"}
+    place.pop("PYTHONPATH", None)
+    run = subprocess.run([python, script, "check", tmp_path, "02"], env=place, check=False)
+    assert run.returncode == 0

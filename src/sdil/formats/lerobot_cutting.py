@@ -6,6 +6,7 @@ the k-th frame of an episode comes k / fps seconds after its first.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,7 @@ class _Encoder:
         self._container, self._stream = self._opened()
 
     def _opened(self) -> tuple[Any, Any]:
+        os.environ.setdefault("SVT_LOG", "1")  # else it tells the terminal of its settings
         container = open_video(self.path, "w")
         try:
             options = dict(_OPTIONS[self._codec])
