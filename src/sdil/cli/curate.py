@@ -12,7 +12,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.cli.answers import fitted_of, good_share_for, unknown_of
+from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
 
 def curate(
     run: tyro.conf.Positional[Path],
-    data: str,
+    data: str | None = None,
     out: Path | None = None,
     to: Annotated[tuple[str, ...], tyro.conf.arg(help=TO_HELP)] = (),
     by: By = "segment",
@@ -61,6 +61,7 @@ def curate(
     weights: bool = False,
     min_length: int = SHORTEST,
     which: Annotated[Literal["noisy", "clean"], tyro.conf.arg(name="set")] = "noisy",
+    clean: str | None = None,
     overwrite: bool = False,
     no_check: bool = False,
     seed: int = 0,
@@ -80,7 +81,8 @@ def curate(
 
     Args:
         run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
-        data: Folder of demonstrations to curate, or other people's data, read where it lies.
+        data: Folder of demonstrations to curate, or other people's data, read where it lies; by
+            default what the run was made of.
         out: The folder of demonstrations to write; it must not exist. With --to it may be left
             out.
         by: What is kept or dropped whole: segments by their mean score, episodes by how well they
@@ -93,6 +95,7 @@ def curate(
         min_length: Shortest run of steps to keep. Whole episodes stay, and a selection is taken
             as it is.
         which: The set to curate.
+        clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
         overwrite: Replace the folder if it exists.
         no_check: Do not say whether it helped, which takes seconds to a minute.
         seed: What is held out and the networks of that check follow from it.
@@ -108,6 +111,7 @@ def curate(
     set_threads(threads)
     if out is None and not to:
         raise InputError("say what to write: --out FOLDER, --to same:PATH or both")
+    data = data_for(run, data, clean)
     exporting = prepare(to, data, overwrite=overwrite) if to else None
     if exporting is not None:
         exporting.check(curated=not weights)

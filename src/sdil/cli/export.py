@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.cli.answers import fitted_of, good_share_for, unknown_of
+from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.exporting import TO_HELP, Exporting, Written, prepare
 from sdil.curation import SHORTEST, By, GoodShareLike, NothingKeptError, curate
@@ -36,8 +36,9 @@ def main(arguments: list[str]) -> None:
 
 def export(
     run: tyro.conf.Positional[Path],
-    data: str,
     to: Annotated[tuple[str, ...], tyro.conf.arg(help=TO_HELP)],
+    data: str | None = None,
+    clean: str | None = None,
     curated: bool = False,
     by: By | None = None,
     keep_above: float | None = None,
@@ -64,7 +65,8 @@ def export(
         run: A judgement of `sdil judge`, a run of `sdil train` whose learner judges steps, or a
             table that `sdil score --out` or `sdil curate` wrote (its column `kept` is obeyed).
         data: What was judged: a folder that `sdil import` wrote, or a source as --data of `sdil
-            judge` took it.
+            judge` took it; by default what the run was made of.
+        clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
         curated: Only what is kept.
         by: What is kept or dropped whole.
         keep_above: Keep what scores at least this; 0 where no rule is given.
@@ -83,6 +85,9 @@ def export(
         raise InputError("say what to write: --to same:PATH, --to trim:PATH, ...")
     if sum(rule is not None for rule in (keep_above, keep_share, selection)) > 1:
         raise InputError("give one of --keep-above, --keep-share and --selection")
+    if data is None and run.is_file():
+        raise InputError(f"{run} is a table: say what was judged with --data")
+    data = data_for(run, data, clean)
     exporting = prepare(
         to, data, source=source, in_place=in_place, overwrite=overwrite, chunk=chunk
     )

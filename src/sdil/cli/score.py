@@ -11,15 +11,14 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.arguments import data_of_run
-from sdil.cli.answers import good_share_for, print_wrapped, unknown_of
+from sdil.cli.answers import data_for, good_share_for, print_wrapped, unknown_of
 from sdil.cli.console import parse, plain, print_json, print_table, show
 from sdil.cli.export import Judged, Rule, show_written, write_judged
 from sdil.cli.exporting import TO_HELP, frame_rate_of, frames_of, prepare
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
-from sdil.formats.data import load_demonstrations, load_truth, origin_of, with_choices
+from sdil.formats.data import load_demonstrations, load_truth, origin_of
 from sdil.formats.origin import Origin
 from sdil.formats.rows import lowest_part
 from sdil.formats.scores import ScoredSet, check_table_name, write_scores
@@ -79,7 +78,7 @@ def score(
             raise InputError(f"{out} exists already; choose another name or pass --overwrite")
     if worst is not None and worst < 0:
         raise InputError(f"--worst must be at least 0, not {worst}")
-    data = with_choices(data_of_run(run) if data is None else data, clean=clean)
+    data = data_for(run, data, clean)
     exporting = prepare(to, data, overwrite=overwrite) if to else None
     if exporting is not None:
         exporting.check(curated=False)
@@ -146,7 +145,7 @@ def _show_segments(name: str, segments: Sequence[dict[str, Any]], fps: float | N
     of_source = "first_frame" in segments[0]
     columns = ["set", "episode", "frames" if of_source else "steps"]
     columns += ["seconds"] if fps is not None else []
-    because = any(s["against"] for s in segments)
+    because = name == "worst" and any(s["against"] for s in segments)
     rows = []
     for s in segments:
         first = s["first_frame"] if of_source else s["start"]

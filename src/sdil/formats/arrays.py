@@ -19,7 +19,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
-from sdil.formats.source import Episode, Feature, Recorded, Role
+from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
 _ACTIONS = ("actions", "action", "acts", "a")
@@ -197,7 +197,7 @@ def _features(arrays: Mapping[str, Array]) -> tuple[Feature, ...]:
             role = "action"
         elif name in _REWARDS:
             role = "reward"
-        elif name in (*_FLAGS, *_NUMBERS):
+        elif name in (*_FLAGS, *_NUMBERS) or name.startswith(OURS):
             role = "other"
         elif name in _OBSERVATIONS or not by_name:
             role = "image" if looks_like_image(shape) else "observation"

@@ -11,7 +11,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
-from sdil.formats.source import Episode, Feature, Recorded, Role
+from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
 _ACTIONS = ("action", "actions")
@@ -117,7 +117,9 @@ def _check_ends(ends: Array, lengths: Mapping[str, int], location: str) -> Array
 def _feature(name: str, array: Any) -> Feature:
     shape = tuple(int(n) for n in array.shape[1:])
     role: Role = "observation"
-    if name in _ACTIONS:
+    if name.startswith(OURS):
+        role = "other"
+    elif name in _ACTIONS:
         role = "action"
     elif name in _REWARDS:
         role = "reward"

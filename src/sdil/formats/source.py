@@ -16,6 +16,8 @@ import numpy as np
 from sdil.spaces import Array
 
 Role = Literal["observation", "action", "reward", "image", "other"]
+OURS = "sdil_"
+"""How the names begin of what is written beside data here: no feature to learn from."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sdil.errors import InputError
-from sdil.formats.source import Feature, Role
+from sdil.formats.source import OURS, Feature, Role
 
 EPISODES = (
     *("episode", "episode_index", "episode_id", "episode_number", "ep", "ep_id", "traj", "traj_id"),
@@ -118,7 +118,7 @@ def make_features(
 
 def _role(column: Column, named: bool, constant: bool) -> Role:
     lower = column.name.lower()
-    if column.number is None:
+    if column.number is None or lower.startswith(OURS):
         return "other"
     if lower in REWARDS:
         return "reward"

@@ -215,9 +215,9 @@ def _sort(connection: Any, by: str, order: str | None) -> None:
         connection.execute("ALTER TABLE rows RENAME TO steps")
         return
     connection.execute(
-        f"CREATE TABLE steps AS SELECT rows.* FROM rows JOIN (SELECT {key} AS sdil_key, "
-        f"min({_ROW}) AS sdil_first FROM rows GROUP BY {key}) ON {key} = sdil_key "
-        f"ORDER BY sdil_first, {at}, {_ROW}"
+        f"CREATE TABLE steps AS SELECT rows.* FROM rows JOIN (SELECT {key} AS sdil_by_key, "
+        f"min({_ROW}) AS sdil_begins_at FROM rows GROUP BY {key}) ON {key} = sdil_by_key "
+        f"ORDER BY sdil_begins_at, {at}, {_ROW}"
     )
     connection.execute("DROP TABLE rows")
 

@@ -90,6 +90,6 @@ def _why(answer: RowAnswer, first: int, stop: int, score: float) -> str:
         return f"the episode went badly (quality {answer.quality:.2f})"
     within = [s for s in answer.stretches if s.start < stop and s.stop > first]
     reasons = dict.fromkeys(s.why for s in sorted(within, key=lambda s: s.optimality) if s.why)
-    against = f", by {', '.join(reasons)}" if reasons else ""
+    against = f"; lowest signal: {', '.join(reasons)}" if reasons else ""
     whole = "the whole episode scores" if not answer.keep.any() else "it scores"
     return f"{whole} {score:.2f}{against}"
