@@ -173,14 +173,30 @@ def test_errors_name_file_episode_and_column(tmp_path):
     pq.write_table(table.set_column(at, "action", holes), path)
     with pytest.raises(InputError, match=r"episode 1: action: value 4 is missing"):
         open_lerobot(root).read(1, ["action"])
-    path.unlink()
-    with pytest.raises(InputError, match=r"episode_000001\.parquet is missing"):
-        open_lerobot(root).read(1, ["action"])
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
     with pytest.raises(InputError, match="git lfs pull"):
         open_lerobot(root).read(1, ["action"])
     with pytest.raises(InputError, match="no feature 'speed'"):
         source.read(0, ["speed"])
+
+
+@pytest.mark.parametrize("version", ["v3.0", "v2.1"])
+def test_parts_of_a_data_set_can_be_read(tmp_path, version):
+    root = write_lerobot(tmp_path / "set", version=version, episodes_per_file=1)
+    first, second, *others = sorted(root.glob("data/*/*.parquet"))
+    first.unlink()
+    others[-1].unlink()
+    source = open_lerobot(root)
+    assert [episode.id for episode in source.episodes] == ["1", "2"]
+    assert np.array_equal(source.read(1, ["action"]).values["action"], action_of(2, LENGTHS[2]))
+    assert source.frames_of(1)[1].tolist() == list(range(12, 21))
+    assert source.about["odd"] == [
+        "2 of 4 episodes are left out, the first is 0: their data files are not there"
+    ]
+    second.unlink()
+    others[0].unlink()
+    with pytest.raises(InputError, match=f"{first.name} is missing, where episode 0 should be"):
+        open_lerobot(root)
 
 
 def test_rows_of_an_episode_lie_together(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,20 @@ from sdil.formats.lerobot_features import (
     describe,
     find_column,
 )
-from sdil.formats.lerobot_layout import Layout, Row, open_table, read_layout, told_of
+from sdil.formats.lerobot_layout import (
+    Layout,
+    MissingFileError,
+    Row,
+    open_table,
+    read_layout,
+    told_of,
+)
 from sdil.formats.lerobot_video import Clip, decode_pictures
 from sdil.formats.source import Episode, Feature, Recorded
 from sdil.spaces import Array
 
 _TERMINATED = ("next.terminated", "terminated")
-_GROUPS = ("operator", "operator_id", "collector", "annotator", "user")
+_GROUPS = ("operator", "operator_id", "collector", "annotator", "user", "sdil/source_episode")
 
 
 def is_lerobot(path: Path) -> bool:
@@ -39,14 +46,14 @@ def open_lerobot(path: str | Path) -> LeRobot:
     root = Path(path)
     if not root.is_dir():
         raise InputError(f"{root} is no folder; give the one with meta/info.json in it")
-    layout = read_layout(root)
+    layout, missing = _present(read_layout(root))
     about = {
         "version": layout.version,
         "fps": layout.fps,
         "robot": layout.info.get("robot_type"),
         "tasks": list(layout.tasks.values()),
         "cameras": layout.cameras,
-        "odd": _odd(layout),
+        "odd": missing or _odd(layout),
     }
     return LeRobot(
         location=str(path),
@@ -250,7 +257,7 @@ def _episode(layout: Layout, row: Row) -> Episode:
         name: value
         for name, value in row.values.items()
         if isinstance(value, str | int | float | bool)
-        and not name.startswith(("data/", "videos/", "meta/", "dataset_"))
+        and not name.startswith(("data/", "videos/", "meta/", "dataset_", "sdil/"))
         and name not in BOOKKEEPING
     }
     for name in REWARDS:
@@ -288,6 +295,27 @@ def _splits(splits: Any, episode: int) -> list[str]:
         if first.isdecimal() and last.isdecimal() and int(first) <= episode < int(last):
             found.append(str(name))
     return found
+
+
+def _present(layout: Layout) -> tuple[Layout, list[str]]:
+    """The episodes whose files are there, and what is missing: people fetch parts of data sets."""
+    rows, missing = [], []
+    for row in layout.rows:
+        try:
+            layout.data_file(row)
+        except MissingFileError as error:
+            missing.append((row.index, error))
+        else:
+            rows.append(row)
+    if not missing:
+        return layout, []
+    if not rows:
+        raise InputError(str(missing[0][1]))
+    said = (
+        f"{len(missing)} of {len(layout.rows)} episodes are left out, the first is "
+        f"{missing[0][0]}: their data files are not there"
+    )
+    return replace(layout, rows=tuple(rows)), [said]
 
 
 def _odd(layout: Layout) -> list[str]:

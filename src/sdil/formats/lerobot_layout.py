@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,10 @@ _FIELD = re.compile(r"\{(\w+)(?::(0?\d*)d?)?\}")
 _STATS = "stats/"
 TOLD_BY = (*REWARDS, *SUCCESS)
 """Features whose statistics say how an episode went."""
+
+
+class MissingFileError(InputError):
+    """A file that an episode should lie in is not there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,8 @@ class Layout:
     tasks: Mapping[int, str]
     rows: tuple[Row, ...]
     """In the order of their numbers."""
+    _listed: dict[str, list[Path]] = field(default_factory=dict, repr=False)
+    """The files below a folder, listed once: many may be looked for."""
 
     @property
     def cameras(self) -> list[str]:
@@ -99,13 +105,37 @@ class Layout:
         path = _fill(template, known, self.root)
         found = _first_there(self.root, path)
         if found is None:
-            found = _by_name(self.root, path.name, camera, known, ending)
+            found = self._by_name(path.name, camera, known, ending)
         if found is None:
-            raise InputError(
+            raise MissingFileError(
                 f"{self.root / path} is missing, where episode {row.index} should be; download the "
                 "data set whole, or leave the episode out"
             )
         return found
+
+    def _by_name(
+        self, name: str, camera: str, known: Mapping[str, Any], ending: str
+    ) -> Path | None:
+        """The one file of this name (or LeRobot's own name) below `data` or `videos`, if any."""
+        chunk, file, episode = (known[k] for k in ("chunk_index", "file_index", "episode_index"))
+        names = {
+            name,
+            f"episode_{episode:06d}{ending}",
+            f"chunk-{chunk:03d}/file-{file:03d}{ending}",
+            f"chunk-{chunk:03d}/file_{file:03d}{ending}",
+        }
+        for folder in ("videos", "video") if camera else ("data",):
+            if folder not in self._listed:
+                self._listed[folder] = sorted((self.root / folder).rglob(f"*{ending}"))
+            found = [
+                path
+                for path in self._listed[folder]
+                if (path.name in names or f"{path.parent.name}/{path.name}" in names)
+                and (not camera or camera in path.relative_to(self.root).parts)
+            ]
+            if len(found) == 1:
+                return found[0]
+        return None
 
 
 def _fill(template: str, known: Mapping[str, Any], root: Path) -> Path:
@@ -135,29 +165,6 @@ def _first_there(root: Path, path: Path) -> Path | None:
         return next((root / p for p in choices if (root / p).is_file()), None)
     except OSError:  # a name that is too long
         return None
-
-
-def _by_name(
-    root: Path, name: str, camera: str, known: Mapping[str, Any], ending: str
-) -> Path | None:
-    """The one file of this name (or LeRobot's own name) below `data` or `videos`, if any."""
-    chunk, file, episode = (known[k] for k in ("chunk_index", "file_index", "episode_index"))
-    names = {
-        name,
-        f"episode_{episode:06d}{ending}",
-        f"chunk-{chunk:03d}/file-{file:03d}{ending}",
-        f"chunk-{chunk:03d}/file_{file:03d}{ending}",
-    }
-    for folder in ("videos", "video") if camera else ("data",):
-        found = [
-            path
-            for path in sorted((root / folder).rglob(f"*{ending}"))
-            if (path.name in names or f"{path.parent.name}/{path.name}" in names)
-            and (not camera or camera in path.relative_to(root).parts)
-        ]
-        if len(found) == 1:
-            return found[0]
-    return None
 
 
 def read_layout(root: Path) -> Layout:
