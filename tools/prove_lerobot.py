@@ -6,9 +6,14 @@ Tests run on Python 3.11 and cannot do this. By hand, outside of the repository:
     python3.12 -m venv /tmp/lerobot && /tmp/lerobot/bin/pip install 'lerobot[dataset]==0.6.1'
     HF_HUB_OFFLINE=1 /tmp/lerobot/bin/python tools/prove_lerobot.py check /tmp/proof
 
+    HF_HUB_OFFLINE=1 /tmp/lerobot/bin/python tools/prove_lerobot.py make /tmp/made
+    .venv/bin/python tools/prove_lerobot.py read /tmp/made
+
 The first writes data sets in every layout that the tests know, judges them by made-up scores and
 writes all answers; the second reads them with LeRobotDataset and RABCWeights, merges and splits
-them, and runs the commands that sdil prints.
+them, and runs the commands that sdil prints. The third writes data sets with LeRobot, the fourth
+reads them with sdil; with LeRobot 0.3.3 (unpacked, and first in PYTHONPATH) they are of version
+2.1.
 """
 
 from __future__ import annotations
@@ -232,5 +237,59 @@ def check_delete(folder: Path, expected: dict) -> str:
     return f"{shlex.split(expected['delete'])[0]} ... delete_episodes"
 
 
+def make(base: Path) -> None:
+    """Data sets by LeRobot's own writer, and what went into them. In LeRobot's environment."""
+    import inspect
+
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    rng = np.random.default_rng(0)
+    numbers = {"dtype": "float32", "shape": (6,), "names": list("abcdef")}
+    for kind in ("video", "image"):
+        seen = {"dtype": kind, "shape": (64, 96, 3), "names": ["height", "width", "channels"]}
+        features = {"observation.state": numbers, "action": numbers, TOP: seen}
+        features["next.reward"] = {"dtype": "float32", "shape": (1,), "names": None}
+        root = base / kind
+        data = LeRobotDataset.create("local/made", 30, features, root, use_videos=kind == "video")
+        takes_task = "task" in inspect.signature(data.add_frame).parameters
+        went_in = []
+        for episode in range(5):
+            for t in range(int(rng.integers(12, 30))):
+                state, action = rng.normal(size=(2, 6)).astype(np.float32)
+                picture = np.full((64, 96, 3), (20 + 7 * t) % 255, np.uint8)
+                frame = {"observation.state": state, "action": action, TOP: picture}
+                frame["next.reward"] = np.array([t / 30], np.float32)
+                task = ("lift", "drop")[episode % 2]
+                if takes_task:
+                    data.add_frame(frame, task=task)
+                else:
+                    data.add_frame({**frame, "task": task})
+                went_in.append((episode, state.tolist(), action.tolist(), int(picture[0, 0, 0])))
+            data.save_episode()
+        if hasattr(data, "finalize"):
+            data.finalize()
+        (base / f"{kind}.json").write_text(json.dumps(went_in))
+
+
+def read(base: Path) -> None:
+    """The same, read with sdil. In sdil's environment."""
+    from sdil.formats.lerobot import open_lerobot
+
+    for kind in ("video", "image"):
+        source = open_lerobot(base / kind)
+        went_in = json.loads((base / f"{kind}.json").read_text())
+        for i, episode in enumerate(source.episodes):
+            frames = [frame for frame in went_in if frame[0] == i]
+            found = source.read(i, ["observation.state", "action", TOP])
+            assert episode.task == ("lift", "drop")[i % 2]
+            assert found.values["observation.state"].tolist() == [frame[1] for frame in frames]
+            assert found.values["action"].tolist() == [frame[2] for frame in frames]
+            grey = found.values[TOP].mean((1, 2, 3)) - [frame[3] for frame in frames]
+            assert np.abs(grey).max() < (4 if kind == "video" else 1e-9)
+        print(f"{source.about['version']} {kind}: {len(source.episodes)} episodes as they went in")
+
+
 if __name__ == "__main__":
-    {"write": write, "check": check}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    {"write": write, "check": check, "make": make, "read": read}[sys.argv[1]](
+        Path(sys.argv[2]), *sys.argv[3:]
+    )
