@@ -199,6 +199,18 @@ def test_parts_of_a_data_set_can_be_read(tmp_path, version):
         open_lerobot(root)
 
 
+def test_videos_need_not_be_there_until_they_are_asked_for(tmp_path):
+    root = VARIANTS["v3 video"](tmp_path / "set")
+    shutil.rmtree(root / "videos")
+    source = open_lerobot(root)
+    assert len(source.read(1, ["action"]).values["action"]) == LENGTHS[1]
+    assert source.clip(1, TOP).start == LENGTHS[0] / FPS
+    with pytest.raises(InputError, match=r"file-000\.mp4 is missing; download the videos"):
+        source.read(1, [TOP])
+    with pytest.raises(InputError, match=r"file-000\.mp4 is missing; download the videos"):
+        write_curated(source, answer_rows(source, []), tmp_path / "cut")
+
+
 def test_rows_of_an_episode_lie_together(tmp_path):
     root = write_lerobot(tmp_path / "set")
     path = root / "data/chunk-000/file-000.parquet"

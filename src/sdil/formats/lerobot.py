@@ -33,6 +33,7 @@ from sdil.formats.source import Episode, Feature, Recorded
 from sdil.spaces import Array
 
 _TERMINATED = ("next.terminated", "terminated")
+_TABLES_KEPT = 2  # all columns for a curated set, and times beside them
 _GROUPS = ("operator", "operator_id", "collector", "annotator", "user", "sdil/source_episode")
 
 
@@ -206,11 +207,13 @@ class LeRobot:
         low = int(np.searchsorted(edges, first, side="right")) - 1
         high = int(np.searchsorted(edges, last, side="left"))
         key = (low, high, None if wanted is None else tuple(wanted))
-        if self._kept.get("key") != key:
+        tables = self._kept.setdefault("tables", {})
+        if key not in tables:
+            while len(tables) >= _TABLES_KEPT:
+                del tables[next(iter(tables))]
             table = file.read_row_groups(list(range(low, high)), columns=wanted)
-            table = table if wanted is None else table.select(wanted)
-            self._kept.update(key=key, table=table)
-        return self._kept["table"].slice(first - int(edges[low]), last - first)
+            tables[key] = table if wanted is None else table.select(wanted)
+        return tables[key].slice(first - int(edges[low]), last - first)
 
     def _column(self, table: Any, path: Path, row: Row, feature: Feature) -> Array:
         where = f"{path}: episode {row.index}: {feature.name}"

@@ -19,7 +19,7 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.formats.lerobot import LeRobot
 from sdil.formats.lerobot_layout import VIDEO_3, told_of
-from sdil.formats.lerobot_video import Clip, open_video
+from sdil.formats.lerobot_video import Clip, open_video, require_video
 from sdil.spaces import Array
 
 ENCODERS = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}
@@ -99,6 +99,7 @@ class Camera:
         """The file with this episode, as it is; the same for all episodes in it."""
         clip = self._source.clip(piece.at, self._name)
         if clip.path not in self._copies:
+            require_video(clip.path)
             self._copies[clip.path] = self._files
             shutil.copyfile(clip.path, self._next())
         return Placed(self._copies[clip.path], clip.start, clip.stop)

@@ -32,6 +32,13 @@ TOLD_BY = (*REWARDS, *SUCCESS)
 class MissingFileError(InputError):
     """A file that an episode should lie in is not there."""
 
+    def __init__(self, path: Path, episode: int) -> None:
+        super().__init__(
+            f"{path} is missing, where episode {episode} should be; download the data set whole, "
+            "or leave the episode out"
+        )
+        self.path = path
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -80,9 +87,12 @@ class Layout:
         return self._file(template, row, "data", "", ".parquet")
 
     def video_file(self, row: Row, camera: str) -> Path:
-        """The video with the frames of this episode."""
+        """The video with the frames of this episode; where it should be, if it is not there."""
         template = self.info.get("video_path") or (VIDEO_3 if self.major == 3 else VIDEO_2)
-        return self._file(template, row, f"videos/{camera}", camera, ".mp4")
+        try:
+            return self._file(template, row, f"videos/{camera}", camera, ".mp4")
+        except MissingFileError as error:
+            return error.path
 
     def _file(self, template: Any, row: Row, place: str, camera: str, ending: str) -> Path:
         if not isinstance(template, str):
@@ -107,10 +117,7 @@ class Layout:
         if found is None:
             found = self._by_name(path.name, camera, known, ending)
         if found is None:
-            raise MissingFileError(
-                f"{self.root / path} is missing, where episode {row.index} should be; download the "
-                "data set whole, or leave the episode out"
-            )
+            raise MissingFileError(self.root / path, row.index)
         return found
 
     def _by_name(

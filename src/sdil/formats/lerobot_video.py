@@ -65,8 +65,16 @@ def _seconds(frame: Any, stream: Any) -> float:
     return float(frame.pts * stream.time_base)
 
 
+def require_video(path: Path) -> None:
+    """Refuse a video that is not there: people fetch data sets without them."""
+    if not path.is_file():
+        raise InputError(f"{path} is missing; download the videos of the data set too")
+
+
 def open_video(path: Path, mode: str = "r") -> Any:
     """A video file, opened; where PyAV is missing the error says how to get it."""
+    if mode == "r":
+        require_video(path)
     try:
         import av
     except ImportError:
