@@ -19,13 +19,22 @@ from sdil.arguments import read_run
 from sdil.checkpoints import kept_of_each_phase, read_epochs
 from sdil.cli.answers import answers_of
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
+from sdil.cli.helped import helped_of
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import evaluate
 from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
-from sdil.formats.data import describe, load_demonstrations, load_truth, name_of, with_choices
+from sdil.formats.data import (
+    describe,
+    load_demonstrations,
+    load_truth,
+    name_of,
+    origin_of,
+    with_choices,
+)
+from sdil.formats.origin import Origin
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.report.curves import curves_of
@@ -53,6 +62,8 @@ def report(
     studies: Path | None = None,
     env: str | None = None,
     no_rollouts: bool = False,
+    did_it_help: bool = False,
+    curated: Path | None = None,
     seed: int = 0,
     threads: int = 1,
     overwrite: bool = False,
@@ -77,6 +88,9 @@ def report(
         env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
             the records alone.
         no_rollouts: Leave out the 1,000 episodes that measure the policy.
+        did_it_help: End with whether dropping what scores below 0 helps: behaviour cloning with
+            and without it, which takes seconds to minutes.
+        curated: End with what `sdil curate` found of that, in the folder that it wrote.
         seed: Everything random follows from it.
         threads: CPU threads.
         overwrite: Replace what exists.
@@ -117,6 +131,11 @@ def report(
             update(0, _EPISODES, "running episodes")
             evaluation = _evaluate(judge, where, seed, update)
         explanation.about["evaluation"] = evaluation
+        origin = origin_of(data)
+        explanation.about["frames"] = None if origin is None else _frames(origin, demos)
+        explanation.about["helped"] = helped_of(
+            run, data, judge, demos, curated, seed, update if did_it_help else None
+        )
         written = _write(explanation, out, record, figures, format, overwrite, update)
     _tell(explanation, written, as_json)
 
@@ -145,6 +164,17 @@ def _environment(run: Path, about: dict[str, Any] | None, data: str) -> str | No
     if about is not None and about.get("environment") is not None:
         return trusted_environment(about["environment"], run / "run.json")
     return trusted_environment(describe(data).get("environment"), Path(data) / "sdil.json")
+
+
+def _frames(origin: Origin, demos: Demonstrations) -> dict[str, Any]:
+    """How the source numbers the steps of each episode, where that is not 0, 1, 2, ..."""
+    sets = {"clean": demos.clean, "noisy": demos.noisy}
+    return {
+        f"{name}/{episode}": origin.frames[episode].to_json()
+        for name, trajectories in sets.items()
+        for episode in trajectories.ids
+        if episode in origin.frames
+    }
 
 
 def _about(
