@@ -330,13 +330,73 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "video_path": "videos/chunk-{chunk_index:03d}/{video_key}/episode_{episode_index:06d}.mp4",
     },
     "v2.0": {"version": "v2.0"},
+    "v2.0 early": {"version": "v2.0", "cameras": ("observation.images.top",)},
+    "v3 shards of a split": {"data_path": "data/{split}-{shard_idx:03d}.parquet"},
+    "v2.1 one table": {"version": "v2.1"},
+    "v3 that is v2.1": {"version": "v2.1", "more": {"codebase_version": "v3.0"}},
 }
 OPTIONS = {name: Options(**changes) for name, changes in _CHANGES.items()}
+
+
+def _write_early(root: Path) -> Path:
+    """The first data sets of version 2.0: `keys` and `shapes`, and a file per episode of all."""
+    write_lerobot(root, OPTIONS["v2.0 early"])
+    info = json.loads((root / "meta/info.json").read_text())
+    features = info.pop("features")
+    del info["video_path"]
+    seen = {"height": SIZE[0], "width": SIZE[1], "channels": 3}
+    info |= {
+        "keys": ["observation.state", "action"],
+        "video_keys": [TOP],
+        "image_keys": [],
+        "shapes": {"observation.state": 3, "action": 3, TOP: seen},
+        "names": {name: features[name]["names"] for name in ("observation.state", "action")},
+        "data_path": "data/train-{episode_index:05d}-of-{total_episodes:05d}.parquet",
+        "videos": {"videos_path": "videos/{video_key}_episode_{episode_index:06d}.mp4"},
+    }
+    (root / "meta/info.json").write_text(json.dumps(info))
+    for e in range(len(LENGTHS)):
+        table = root / f"data/chunk-000/episode_{e:06d}.parquet"
+        table.rename(root / f"data/train-{e:05d}-of-{len(LENGTHS):05d}.parquet")
+        video = root / f"videos/chunk-000/{TOP}/episode_{e:06d}.mp4"
+        video.rename(root / f"videos/{TOP}_episode_{e:06d}.mp4")
+    return root
+
+
+def _write_shards(root: Path) -> Path:
+    """Files by split and shard, a variable that says nothing, and `meta/episodes` without folders;
+    what LeRobot writes with every frame is not among the features."""
+    write_lerobot(root, OPTIONS["v3 shards of a split"])
+    for file in range(2):
+        path = root / f"data/chunk-000/file-{file:03d}.parquet"
+        path.rename(root / f"data/train-{file:03d}.parquet")
+    path = root / "meta/episodes/chunk-000/file-000.parquet"
+    path.rename(root / "meta/episodes/chunk-000.parquet")
+    info = json.loads((root / "meta/info.json").read_text())
+    names = ("observation.state", "action")
+    info["features"] = {name: info["features"][name] for name in names}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    return root
+
+
+def _write_one_table(root: Path) -> Path:
+    """All episodes of version 2.1 in one table, as the Hub shows them."""
+    write_lerobot(root, OPTIONS["v2.1 one table"])
+    paths = sorted((root / "data/chunk-000").glob("*.parquet"))
+    pq.write_table(pa.concat_tables([pq.read_table(p) for p in paths]), root / "data/0000.parquet")
+    for path in paths:
+        path.unlink()
+    return root
 
 
 def _writer(options: Options) -> Callable[[Path], Path]:
     return lambda root: write_lerobot(root, options)
 
 
-VARIANTS: dict[str, Callable[[Path], Path]] = {n: _writer(o) for n, o in OPTIONS.items()}
+VARIANTS: dict[str, Callable[[Path], Path]] = {
+    **{name: _writer(options) for name, options in OPTIONS.items()},
+    "v2.0 early": _write_early,
+    "v3 shards of a split": _write_shards,
+    "v2.1 one table": _write_one_table,
+}
 """Every layout by name: a function that writes it into a folder that does not exist yet."""

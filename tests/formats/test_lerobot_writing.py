@@ -176,6 +176,9 @@ def test_commands_can_be_pasted(tmp_path):
     ]
     older = open_lerobot(VARIANTS["v2.1"](tmp_path / "old"))
     assert "convert_dataset_v21_to_v30" in sidecars.delete_command(older, ["1"])
+    oldest = open_lerobot(VARIANTS["v2.0"](tmp_path / "oldest"))
+    with pytest.raises(InputError, match=r"converts version 2\.1 to 3\.0, not v2\.0"):
+        sidecars.delete_command(oldest, ["1"])
     train = sidecars.train_command(source, tmp_path / "sarm_progress.parquet")
     assert "--sample_weighting.type=rabc" in train
     assert "pi0, pi05, smolvla, evo1 and molmoact2; not for ACT or Diffusion" in train

@@ -22,12 +22,12 @@ from sdil.formats.lerobot_features import (
 )
 from sdil.formats.lerobot_layout import (
     Layout,
-    MissingFileError,
     Row,
     open_table,
     read_layout,
     told_of,
 )
+from sdil.formats.lerobot_paths import MissingFileError
 from sdil.formats.lerobot_video import Clip, decode_pictures
 from sdil.formats.source import Episode, Feature, Recorded
 from sdil.spaces import Array
@@ -87,10 +87,12 @@ class LeRobot:
                     f"{self.location}: it has no feature {name!r}; it has {', '.join(known)}"
                 )
         row = self.layout.rows[index]
-        extra = [n for n in (*REWARDS, *SUCCESS, *_TERMINATED, "frame_index") if n in known]
         stored = [n for n in features if known[n].dtype != "video"]
         path = self.layout.data_file(row)
         with told_of(path, f"episode {row.index}"):
+            present = self._opened(path)[0].schema_arrow.names
+            extra = [n for n in (*REWARDS, *SUCCESS, *_TERMINATED, "frame_index") if n in present]
+            known |= {n: Feature(n, "other", (), "") for n in extra}
             table = self.rows_of(index, [*stored, *extra])
             values: dict[str, Array] = {}
             for name in dict.fromkeys([*stored, *extra]):

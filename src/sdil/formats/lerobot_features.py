@@ -24,8 +24,9 @@ TEXTS = ("string", "language")
 _MOST = 2**26
 
 
-def check_features(features: Any, place: Path) -> dict[str, dict[str, Any]]:
-    """The `features` of `info.json`, each with its `dtype` and `shape`."""
+def check_features(info: Mapping[str, Any], place: Path) -> dict[str, dict[str, Any]]:
+    """The features of `info.json`, each with its `dtype` and `shape`."""
+    features = info.get("features", _early_features(info))
     if not isinstance(features, dict) or not features:
         raise InputError(f"{place}: it names no features")
     checked = {}
@@ -40,8 +41,25 @@ def check_features(features: Any, place: Path) -> dict[str, dict[str, Any]]:
         )
         if not fits or (prod(shape) >= _MOST and dtype != "language"):
             raise InputError(f"{place}: feature {name}: its shape is {feature.get('shape')!r}")
+        dtype = "image" if dtype.startswith("image") else dtype  # image_bytes
         checked[name] = {**feature, "dtype": dtype, "shape": tuple(shape)}
     return checked
+
+
+def _early_features(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, as the first data sets of version 2.0 have it: `keys`, `shapes` and `names`."""
+    shapes, names = (
+        {} if not isinstance(info.get(k), dict) else info[k] for k in ("shapes", "names")
+    )
+    features = {}
+    for kind, dtype in (("keys", "float32"), ("video_keys", "video"), ("image_keys", "image")):
+        listed = info.get(kind)
+        for name in listed if isinstance(listed, list) else ():
+            shape = shapes.get(name, 1) if isinstance(name, str) else None
+            if isinstance(shape, dict):
+                shape = [shape.get(side) for side in ("height", "width", "channels")]
+            features[str(name)] = {"dtype": dtype, "shape": shape, "names": names.get(name)}
+    return features
 
 
 def describe(features: Mapping[str, Mapping[str, Any]]) -> tuple[Feature, ...]:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,15 @@ from typing import Any
 from sdil.errors import InputError
 from sdil.files import read_json
 from sdil.formats.lerobot_features import BOOKKEEPING, REWARDS, SUCCESS, check_features
+from sdil.formats.lerobot_paths import Files, MissingFileError, Wanted
 
 DATA_3 = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_3 = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 DATA_2 = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
 VIDEO_2 = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
-_FIELD = re.compile(r"\{(\w+)(?::(0?\d*)d?)?\}")
 _STATS = "stats/"
 TOLD_BY = (*REWARDS, *SUCCESS)
 """Features whose statistics say how an episode went."""
-
-
-class MissingFileError(InputError):
-    """A file that an episode should lie in is not there."""
-
-    def __init__(self, path: Path, episode: int) -> None:
-        super().__init__(
-            f"{path} is missing, where episode {episode} should be; download the data set whole, "
-            "or leave the episode out"
-        )
-        self.path = path
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +62,7 @@ class Layout:
     tasks: Mapping[int, str]
     rows: tuple[Row, ...]
     """In the order of their numbers."""
-    _listed: dict[str, list[Path]] = field(default_factory=dict, repr=False)
-    """The files below a folder, listed once: many may be looked for."""
+    files: Files
 
     @property
     def cameras(self) -> list[str]:
@@ -84,94 +72,27 @@ class Layout:
     def data_file(self, row: Row) -> Path:
         """The table with the steps of this episode."""
         template = self.info.get("data_path") or (DATA_3 if self.major == 3 else DATA_2)
-        return self._file(template, row, "data", "", ".parquet")
+        return self.files.find(template, self._wanted(row, "data"))
 
     def video_file(self, row: Row, camera: str) -> Path:
         """The video with the frames of this episode; where it should be, if it is not there."""
         template = self.info.get("video_path") or (VIDEO_3 if self.major == 3 else VIDEO_2)
+        older = self.info.get("videos")
+        if isinstance(older, dict) and "video_path" not in self.info:  # early version 2.0
+            template = older.get("videos_path", template)
         try:
-            return self._file(template, row, f"videos/{camera}", camera, ".mp4")
+            return self.files.find(template, self._wanted(row, f"videos/{camera}", camera))
         except MissingFileError as error:
             return error.path
 
-    def _file(self, template: Any, row: Row, place: str, camera: str, ending: str) -> Path:
-        if not isinstance(template, str):
-            raise InputError(f"{self.root}/meta/info.json: a path template is {template!r}")
-        chunk, file = (row.values.get(f"{place}/{name}_index") for name in ("chunk", "file"))
+    def _wanted(self, row: Row, place: str, camera: str = "") -> Wanted:
+        """Numbers of chunk and file: as `meta/episodes` has them, else a file per episode."""
         size = self.info.get("chunks_size")
-        in_chunk = row.index // (size if isinstance(size, int) and size > 0 else 1000)
-        known: dict[str, Any] = {"episode_index": row.index, "episode": row.index}
-        known |= dict.fromkeys(("episode_chunk", "chunk_index", "chunk"), in_chunk)
-        known |= dict.fromkeys(("file_index", "file"), row.index)
-        if self.major == 3:
-            if not (isinstance(chunk, int) and isinstance(file, int)):
-                raise InputError(
-                    f"{self.root}/meta/episodes: episode {row.index} has no {place}/chunk_index "
-                    f"and {place}/file_index, so its file is unknown"
-                )
-            known |= dict.fromkeys(("chunk_index", "chunk", "episode_chunk"), chunk)
-            known |= dict.fromkeys(("file_index", "file"), file)
-        known |= dict.fromkeys(("video_key", "key", "camera", "camera_key", "image_key"), camera)
-        path = _fill(template, known, self.root)
-        found = _first_there(self.root, path)
-        if found is None:
-            found = self._by_name(path.name, camera, known, ending)
-        if found is None:
-            raise MissingFileError(self.root / path, row.index)
-        return found
-
-    def _by_name(
-        self, name: str, camera: str, known: Mapping[str, Any], ending: str
-    ) -> Path | None:
-        """The one file of this name (or LeRobot's own name) below `data` or `videos`, if any."""
-        chunk, file, episode = (known[k] for k in ("chunk_index", "file_index", "episode_index"))
-        names = {
-            name,
-            f"episode_{episode:06d}{ending}",
-            f"chunk-{chunk:03d}/file-{file:03d}{ending}",
-            f"chunk-{chunk:03d}/file_{file:03d}{ending}",
-        }
-        for folder in ("videos", "video") if camera else ("data",):
-            if folder not in self._listed:
-                self._listed[folder] = sorted((self.root / folder).rglob(f"*{ending}"))
-            found = [
-                path
-                for path in self._listed[folder]
-                if (path.name in names or f"{path.parent.name}/{path.name}" in names)
-                and (not camera or camera in path.relative_to(self.root).parts)
-            ]
-            if len(found) == 1:
-                return found[0]
-        return None
-
-
-def _fill(template: str, known: Mapping[str, Any], root: Path) -> Path:
-    """A template with its variables filled in; it never leads out of the data set."""
-
-    def value(match: re.Match[str]) -> str:
-        name, width = match[1], match[2]
-        if name not in known:
-            raise InputError(
-                f"{root}/meta/info.json: the path template {template!r} uses {{{name}}}, which "
-                f"nothing is known of; known are {', '.join(sorted(known))}"
-            )
-        number = known[name]
-        return f"{number:{width}d}" if width and isinstance(number, int) else str(number)
-
-    path = Path(_FIELD.sub(value, template))
-    if path.is_absolute() or ".." in path.parts or "\0" in str(path) or not path.parts:
-        raise InputError(f"{root}/meta/info.json: the path template {template!r} leads elsewhere")
-    return path
-
-
-def _first_there(root: Path, path: Path) -> Path | None:
-    """The file, also where its folder is called `video` instead of `videos` or the reverse."""
-    other = {"videos": "video", "video": "videos"}.get(path.parts[0])
-    choices = [path] if other is None else [path, Path(other, *path.parts[1:])]
-    try:
-        return next((root / p for p in choices if (root / p).is_file()), None)
-    except OSError:  # a name that is too long
-        return None
+        size = size if isinstance(size, int) and size > 0 else 1000
+        chunk, file = (row.values.get(f"{place}/{name}_index") for name in ("chunk", "file"))
+        if not isinstance(chunk, int) or not isinstance(file, int):
+            chunk, file = row.index // size, row.index
+        return Wanted(row.index, int(chunk), int(file), camera)
 
 
 def read_layout(root: Path) -> Layout:
@@ -180,8 +101,9 @@ def read_layout(root: Path) -> Layout:
     info = read_json(place, what="a LeRobot data set")
     if not isinstance(info, dict):
         raise InputError(f"{place}: it is not an object")
-    is_table = (root / "meta" / "episodes").is_dir()
-    version = info.get("codebase_version", "v3.0" if is_table else "v2.1")
+    has_tables = any((root / "meta" / "episodes").rglob("*.parquet"))
+    has_lines = (root / "meta" / "episodes.jsonl").is_file()
+    version = info.get("codebase_version", "v3.0" if has_tables else "v2.1")
     match = re.fullmatch(r"v?(\d+)(\.\d+)*", version) if isinstance(version, str) else None
     if match is None or match[1] not in ("2", "3"):
         raise InputError(
@@ -191,8 +113,10 @@ def read_layout(root: Path) -> Layout:
     fps = info.get("fps")
     if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < 1e6:
         raise InputError(f"{place}: fps is {fps!r}; it must be a number above 0")
-    features = check_features(info.get("features"), place)
+    features = check_features(info, place)
     major = int(match[1])
+    if has_tables != has_lines:  # people write another version than they have
+        major = 3 if has_tables else 2
     tasks = _tasks_3(root) if major == 3 else _tasks_2(root)
     found = _rows_3(root, tasks) if major == 3 else _rows_2(root, tasks)
     rows = tuple(sorted(found, key=lambda row: row.index))
@@ -201,11 +125,12 @@ def read_layout(root: Path) -> Layout:
             raise InputError(f"{root}/meta: episode {row.index} is listed twice")
     if not rows:
         raise InputError(f"{root}/meta: no episode is listed")
-    return Layout(root, version, major, info, features, float(fps), tasks, rows)
+    files = Files(root, info)
+    return Layout(root, version, major, info, features, float(fps), tasks, rows, files)
 
 
 def _rows_3(root: Path, tasks: Mapping[int, str]) -> Iterator[Row]:
-    for path in sorted((root / "meta" / "episodes").glob("*/*.parquet")):
+    for path in sorted((root / "meta" / "episodes").rglob("*.parquet")):
         with told_of(path):
             file = open_table(path)
             names = file.schema_arrow.names

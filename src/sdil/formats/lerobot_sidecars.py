@@ -159,6 +159,11 @@ def delete_command(source: LeRobot, drop: Sequence[str], out: Path | None = None
         raise InputError(f"{source.location} has no episode {min(unknown)}")
     if len(numbers) == len(known):
         raise InputError("all episodes would be dropped")
+    if source.layout.major == 2 and source.layout.version.lstrip("v") != "2.1":
+        raise InputError(
+            f"{source.location}: LeRobot converts version 2.1 to 3.0, not {source.layout.version}; "
+            "write what is kept as a new data set instead"
+        )
     root = Path(source.location).absolute()
     name = f"local/{root.name}"
     out = root.with_name(f"{root.name}-sdil") if out is None else out.absolute()
