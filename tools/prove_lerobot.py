@@ -73,9 +73,9 @@ def write(base: Path) -> None:
             "quality": [row.quality for row in rows],
             "trusted": [row.trusted for row in rows],
             "tasks": [episode.task for episode in source.episodes],
-            "delete": ""
-            if "v2.0" in name
-            else sidecars.delete_command(source, ["1"], folder / "deleted"),
+            "delete": sidecars.delete_command(source, ["1"], folder / "deleted")
+            if is_readable({"name": name})
+            else "",
             "values": [
                 {
                     key: source.read(i, [key]).values[key].tolist()
