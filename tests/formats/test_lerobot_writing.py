@@ -373,3 +373,37 @@ def test_lerobot_itself_reads_what_is_written(tmp_path):
     place.pop("PYTHONPATH", None)
     run = subprocess.run([python, script, "check", tmp_path, "02"], env=place, check=False)
     assert run.returncode == 0
+
+
+def _write_depths(path, episodes):
+    import av
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options = {"x265-params": "lossless=1:log-level=none"}
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx265", rate=FPS, options=options)
+        stream.height, stream.width, stream.pix_fmt = 64, 96, "gray12le"
+        for e, length in episodes:
+            for t in range(length):
+                values = np.full((64, 96), 1000 * e + 70 * t, np.uint16)
+                out.mux(stream.encode(av.VideoFrame.from_ndarray(values, format="gray12le")))
+        out.mux(stream.encode())
+
+
+def test_depths_are_cut_without_loss(tmp_path, monkeypatch):
+    monkeypatch.setattr(lerobot_layouts, "write_video", _write_depths)
+    root = write_lerobot(tmp_path / "set", cameras=(TOP,))
+    source = open_lerobot(root)
+    write_curated(source, answers_of(source), tmp_path / "cut")
+    cut = open_lerobot(tmp_path / "cut")
+    pieces = [(e, a, b) for e, runs in KEPT.items() for a, b in runs]
+    for i, (e, a, b) in enumerate(pieces):
+        frames = cut.clip(i, TOP).raw_frames(cut.times(i))
+        found = [frame.to_ndarray(format="gray12le") for frame in frames]
+        assert [int(f.min()) for f in found] == [1000 * e + 70 * t for t in range(a, b)]
+        assert [int(f.max()) for f in found] == [1000 * e + 70 * t for t in range(a, b)]
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"][TOP]["info"] = {"is_depth_map": True}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    with pytest.raises(InputError, match=r"no statistics of observation\.images\.top"):
+        write_curated(open_lerobot(root), answers_of(source), tmp_path / "other")

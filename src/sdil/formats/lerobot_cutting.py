@@ -155,6 +155,8 @@ class _Encoder:
         container = open_video(self.path, "w")
         try:
             options = dict(_OPTIONS[self._codec])
+            if self._codec == "libx265" and self._pixels.startswith("gray"):  # depths
+                options["x265-params"] = f"lossless=1:{options['x265-params']}"
             stream = container.add_stream(self._codec, rate=self._rate, options=options)
             stream.width, stream.height = self._size
             stream.pix_fmt = self._pixels
