@@ -40,4 +40,5 @@ install: .venv/installed
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps robomimic==0.3.0  # tests read with it; not its simulators
 	touch $@

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from sdil.formats.folder import load_demonstrations as load_demonstrations
     from sdil.formats.folder import load_truth as load_truth
     from sdil.formats.folder import save_demonstrations as save_demonstrations
+    from sdil.formats.reading import read as read
+    from sdil.formats.recognise import open_source as open_source
     from sdil.judges.deminf import DemInf as DemInf
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
@@ -77,6 +79,8 @@ _HOMES = {
     "WithoutCircles": "sdil.acting",
     "judge": "sdil.runs",
     "load_judge": "sdil.algorithms",
+    "open_source": "sdil.formats.recognise",
+    "read": "sdil.formats.reading",
     "resume": "sdil.runs",
     "train": "sdil.runs",
     "InputError": "sdil.errors",

@@ -32,7 +32,8 @@ class Arguments:
     """Of the learner, or of the judge."""
     hyperparameters: dict[str, Any]
     data: str
-    """The folder of demonstrations, as an absolute path."""
+    """The folder of demonstrations, or the address of other people's data with what was chosen of
+    it, as an absolute path."""
     seed: int = 0
     valid: str | None = None
     clean_only: bool = False
@@ -87,6 +88,13 @@ def _is(value: Any, kind: Any) -> bool:
         return value in get_args(kind)
     kind = get_origin(kind) if get_origin(kind) is dict else kind
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def data_of_run(folder: Path) -> str:
+    """The demonstrations that a run or a judgement was made of."""
+    if not (folder / "run.json").exists():
+        raise InputError(f"{folder} does not say what it was made from; pass --data FOLDER")
+    return str(read_run(folder)["data"])
 
 
 def is_finished(folder: Path) -> bool:

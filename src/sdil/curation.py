@@ -34,6 +34,10 @@ BENDS = (
 )
 
 
+class NothingKeptError(InputError):
+    """A rule by which nothing would be left."""
+
+
 class GoodShareLike(Protocol):
     """The estimated share of good noisy steps, and between which it lies."""
 
@@ -220,7 +224,7 @@ def curate(
         for start, stop in _runs(mask, min_length)
     ]
     if not pieces:
-        raise InputError(_why_nothing(values, by, kept, min_length, which))
+        raise NothingKeptError(_why_nothing(values, by, kept, min_length, which))
     before = sum(int(mask.sum()) for mask in kept)
     kept = [np.zeros(len(mask), bool) for mask in kept]  # without runs that were too short
     for piece in pieces:

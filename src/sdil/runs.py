@@ -41,7 +41,7 @@ from sdil.files import (
     waiting,
     write_json,
 )
-from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.formats.data import absolute, describe, load_demonstrations, load_truth
 from sdil.judging import AnyJudge, FittedJudge
 from sdil.limits import Count, check_fields, check_value
 from sdil.locks import locked, refuse_locked
@@ -84,8 +84,9 @@ def train(
 ) -> Finished:
     """Train in a new run folder; after an interruption of any kind, `resume` goes on with it.
 
-    `data` and `valid` are folders of demonstrations, `judge` is a fitted one or its folder, for
-    learners that take one. `env` is where a learner practises that can, by default where the
+    `data` and `valid` are folders of demonstrations, or other people's data with what is chosen of
+    it (`robomimic:lift.hdf5?clean=better`); `judge` is a fitted one or its folder, for learners
+    that take one. `env` is where a learner practises that can, by default where the
     demonstrations came from; "none" for the records alone.
     """
     if judge is not None and not learner.takes_judge:
@@ -97,9 +98,9 @@ def train(
         makes="policy",
         name=learner.name,
         hyperparameters=asdict(learner),  # type: ignore[call-overload]
-        data=str(Path(data).absolute()),
+        data=absolute(data),
         seed=seed,
-        valid=None if valid is None else str(Path(valid).absolute()),
+        valid=None if valid is None else absolute(valid),
         clean_only=clean_only,
         env=env,
         judge=None if given is None else given.name,
@@ -128,9 +129,9 @@ def judge(
         makes="judge",
         name=judge.name,
         hyperparameters=asdict(fields),
-        data=str(Path(data).absolute()),
+        data=absolute(data),
         seed=seed,
-        valid=None if valid is None else str(Path(valid).absolute()),
+        valid=None if valid is None else absolute(valid),
         threads=threads,
     )
     check_fields(fields, judge.name)

@@ -191,3 +191,25 @@ def test_a_learner_that_does_not_judge(folder, tmp_path, capsys):
     assert run("train", "bc", "--data", folder, "--out", plain, "--max-updates", 5) == 0
     assert run("report", plain, "--data", folder, "--record", tmp_path / "new") == 2
     assert "bc does not judge steps" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_report_ends_with_whether_it_helped(folder, trained, tmp_path, capsys):
+    record = tmp_path / "record"
+    made = ["report", trained, "--data", folder, "--env", "none", "--record", record]
+    assert run(*made) == 0
+    assert json.loads((record / "record.json").read_text())["about"]["helped"] is None
+    assert run(*made, "--did-it-help", "--overwrite") == 0
+    helped = json.loads((record / "record.json").read_text())["about"]["helped"]
+    assert helped["sentence"]
+    out = tmp_path / "curated"
+    assert run("curate", trained, "--data", folder, "--keep-share", 0.5, "--out", out) == 0
+    assert run(*made, "--curated", out, "--overwrite") == 0
+    again = json.loads((record / "record.json").read_text())["about"]["helped"]
+    assert {row["name"] for row in again["rows"]} >= {"clean", "all", "curated", "random"}
+    assert "0.5" in again["rule"]
+    other = tmp_path / "other"
+    options = ["--keep-share", 0.5, "--out", other, "--no-check"]
+    assert run("curate", trained, "--data", folder, *options) == 0
+    assert run(*made, "--curated", other, "--overwrite") == 2
+    assert "not measured" in capsys.readouterr().err

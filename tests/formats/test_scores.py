@@ -9,7 +9,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from sdil.formats.scores import ScoredSet, write_scores
+from sdil.errors import InputError
+from sdil.formats.scores import ScoredSet, read_scores, write_scores
 from sdil.scores import StepScores
 
 NAMES = ['x"; DROP TABLE steps; --', "it's", "); COPY (SELECT 42) TO 'here'; --"]
@@ -56,3 +57,37 @@ def test_the_other_answers_are_columns_where_they_are_known(tmp_path):
     assert columns["whole"]["quality"] == (0.25, 0.75)
     assert columns["whole"]["quality_pace"] == (0.0, 1.0)
     assert columns["whole"]["integrity"] == (0.9, None)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_is_read_again_as_it_was_written(tmp_path, ending):
+    first = StepScores(
+        optimality=np.array([0.5, -0.5, 0.25], np.float32),
+        parts={"likelihood": np.array([0.5, -1.0, 0.0])},
+        quality=np.array([0.25, 0.75, 0.5]),
+        quality_parts={"pace": np.array([0.0, 1.0, 0.5])},
+        integrity=np.array([0.9, np.nan, 0.5]),
+    )
+    second = replace(first, optimality=np.array([0.1, 0.2, -0.3], np.float32))
+    frames = [np.array([0, 2, 4]), np.array([7, 9, 11])]
+    sets = {
+        "clean": ScoredSet(["12"], [second], {"frame": frames[1:]}),
+        "noisy": ScoredSet(["7", "a"], [first, second], {"frame": frames}),
+    }
+    path = tmp_path / f"scores{ending}"
+    write_scores(path, sets)
+    again = read_scores(path)
+    assert list(again) == ["clean", "noisy"]
+    assert again["noisy"].ids == ["7", "a"]
+    for old, new in zip(sets["noisy"].scores, again["noisy"].scores, strict=True):
+        np.testing.assert_allclose(new.optimality, old.optimality, rtol=1e-6)
+        np.testing.assert_allclose(new.integrity, old.integrity)
+        assert set(new.parts) == {"likelihood"}
+        assert set(new.quality_parts) == {"pace"}
+    assert [f.tolist() for f in again["noisy"].more["frame"]] == [[0, 2, 4], [7, 9, 11]]
+
+
+def test_another_table_is_no_table_of_scores(tmp_path):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="no column set"):
+        read_scores(tmp_path / "other.csv")

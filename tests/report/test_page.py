@@ -493,3 +493,31 @@ def test_four_thousand_demonstrations(open_page):
     opened.slide(0.5)
     assert opened.download()["segments"] == kept_segments(record, 0.5)
     assert opened.errors == []
+
+
+def test_the_page_of_imported_data_ends_with_whether_it_helped(open_page):
+    made = explanation(4, 6, rich=False)
+    estimate = {"value": 1.25, "low": 1.0, "high": 1.5}
+    row = {"name": "all", "label": "clean + all noisy", "nll": estimate, "error": estimate}
+    row |= {"minus_all": None, "minus_random": estimate}
+    helped = {"sentence": "it helped: a lot", "rows": [row], "rule": "Kept: good.", "command": None}
+    frames = {"noisy/episode_0": {"first": 100, "every": 3}}
+    shown = open_page(
+        replace(made, about={**made.about, "helped": helped, "frames": frames}), charts=False
+    )
+    assert shown.text("#helped-says") == "it helped: a lot"
+    cells = shown.page.locator("#helped-table tbody td").all_inner_texts()
+    assert cells == ["1.250 ± 0.250", "125.000 ± 25.000", "–", "1.250 ± 0.250"]
+    assert shown.page.locator("#helped-command").is_hidden()
+    assert shown.page.locator(".bar nav a").all_inner_texts()[-1] == "Did it help?"
+    shown.page.fill("#search", "episode_0")
+    shown.page.locator("input[name=set][value=noisy]").check(force=True)
+    first = int(shown.rows("worst")[0].split()[-1].split("–")[0])
+    assert first >= 100
+    assert (first - 100) % 3 == 0
+    assert shown.errors == []
+    command = {"sentence": "Not measured yet.", "rows": [], "rule": "", "command": "sdil curate x"}
+    waiting = open_page(replace(made, about={**made.about, "helped": command}), charts=False)
+    assert waiting.text("#helped-command") == "sdil curate x"
+    bare = open_page(made, charts=False)
+    assert bare.page.locator("#helped").is_hidden()

@@ -10,19 +10,24 @@ from sdil.errors import InputError
 
 COMMANDS = {
     "collect": "make demonstrations of a benchmark task",
-    "inspect": "say what a folder of demonstrations holds",
+    "import": "make demonstrations of your own data, in any of many formats",
+    "inspect": "say what a folder of demonstrations, or a data set of yours, holds",
     "judge": "say which steps of demonstrations are good, with no policy",
     "train": "learn a policy from demonstrations",
     "algorithms": "list the learners and the judges",
     "evaluate": "measure a policy in its environment and on recorded steps",
     "score": "rank segments and write the score of each step",
     "curate": "write cleaner demonstrations, and say whether they help",
+    "export": "write answers back in the format that data came in",
     "report": "explain a run or a judgement on one page",
     "demo": "collect, train, evaluate and report on FourRooms, end to end",
     "study": "run the paper's experiments, or your own, and show their tables",
     "mimic": "make demonstrations of sepsis treatment from MIMIC-IV",
     "expert": "train a PPO agent to demonstrate a task (needs sdil[experts])",
 }
+
+_MODULES = {"import": "importing"}
+"""Where a command lies whose name Python keeps for itself."""
 
 FAILED = 1
 """The exit code where cells of a study failed."""
@@ -48,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            code: int | None = import_module(f"sdil.cli.{name}").main(rest)
+            code: int | None = import_module(f"sdil.cli.{_MODULES.get(name, name)}").main(rest)
     except InputError as error:
         _complain(f"sdil {name}: {error}")
         return BAD_INPUT

@@ -5,11 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sdil.arguments import data_of_run, read_run
 from sdil.cli.console import plain
 from sdil.curation import GoodShareLike
+from sdil.demonstrations import Demonstrations
+from sdil.formats.data import is_source, with_choices
+from sdil.formats.recognise import parse_address
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 
@@ -31,6 +36,34 @@ def good_share_of(judge: FittedJudge | Policy) -> GoodShareLike | None:
         return None
     fitted = fitted_of(judge)
     return None if fitted is None else fitted.good_share
+
+
+def good_share_for(
+    run: Path, judge: FittedJudge | Policy, demos: Demonstrations
+) -> GoodShareLike | None:
+    """The same, unless it was estimated from other demonstrations than these."""
+    if (run / "run.json").exists() and read_run(run).get("fingerprint") != demos.fingerprint():
+        return None
+    return good_share_of(judge)
+
+
+def data_for(run: Path, data: str | None, clean: str | None = None) -> str:
+    """The demonstrations that `--data` names, by default what the run was made of.
+
+    Other people's data that is only named is read as it was for the run.
+    """
+    if data is None:
+        return with_choices(data_of_run(run), clean=clean)
+    given = parse_address(data)
+    if clean is None and not given.choices and is_source(data) and (run / "run.json").exists():
+        made_of = data_of_run(run)
+        if is_source(made_of) and _same_place(parse_address(made_of).location, given.location):
+            return made_of
+    return with_choices(data, clean=clean)
+
+
+def _same_place(one: str, other: str) -> bool:
+    return one == other or Path(one).resolve() == Path(other).resolve()
 
 
 def answers_of(fitted: FittedJudge) -> dict[str, Any]:

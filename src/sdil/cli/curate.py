@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,8 +12,7 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.arguments import read_run
-from sdil.cli.answers import fitted_of, good_share_of, unknown_of
+from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -23,24 +23,21 @@ from sdil.cli.console import (
     set_threads,
     show,
 )
-from sdil.curation import SHORTEST, By, Curated, GoodShareLike
+from sdil.cli.export import show_written
+from sdil.cli.exporting import TO_HELP, frames_of, prepare
+from sdil.cli.helped import show_helped
+from sdil.curation import SHORTEST, By, Curated
 from sdil.curation import curate as keep_what_is_good
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.comparisons import Estimate
-from sdil.evaluation.helped import DRAWS, LABELS, Helped, did_it_help
+from sdil.evaluation.helped import Helped, did_it_help
 from sdil.evaluation.rollout import check_spaces
 from sdil.files import read_json, refuse_existing, write_json
-from sdil.formats.folder import (
-    annotate_episodes,
-    describe,
-    load_demonstrations,
-    load_truth,
-    save_demonstrations,
-)
+from sdil.formats.data import describe, is_source, load_demonstrations, load_truth, origin_of
+from sdil.formats.folder import annotate_episodes, save_demonstrations
+from sdil.formats.origin import Numbered, Origin
+from sdil.formats.recognise import parse_address
 from sdil.formats.scores import ScoredSet, write_scores
-from sdil.judging import FittedJudge
-from sdil.policy import Policy
 from sdil.trajectories import Trajectories
 from sdil.truth import Truth
 
@@ -54,8 +51,9 @@ def main(arguments: list[str]) -> None:
 
 def curate(
     run: tyro.conf.Positional[Path],
-    data: Path,
-    out: Path,
+    data: str | None = None,
+    out: Path | None = None,
+    to: Annotated[tuple[str, ...], tyro.conf.arg(help=TO_HELP)] = (),
     by: By = "segment",
     keep_above: float | None = None,
     keep_share: float | None = None,
@@ -63,6 +61,7 @@ def curate(
     weights: bool = False,
     min_length: int = SHORTEST,
     which: Annotated[Literal["noisy", "clean"], tyro.conf.arg(name="set")] = "noisy",
+    clean: str | None = None,
     overwrite: bool = False,
     no_check: bool = False,
     seed: int = 0,
@@ -82,8 +81,10 @@ def curate(
 
     Args:
         run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
-        data: Folder of demonstrations to curate.
-        out: The folder to write; it must not exist.
+        data: Folder of demonstrations to curate, or other people's data, read where it lies; by
+            default what the run was made of.
+        out: The folder of demonstrations to write; it must not exist. With --to it may be left
+            out.
         by: What is kept or dropped whole: segments by their mean score, episodes by how well they
             went, or single steps, which bends how often actions occur.
         keep_above: Keep what scores at least this; scores lie between -1 (bad) and 1 (good).
@@ -94,6 +95,7 @@ def curate(
         min_length: Shortest run of steps to keep. Whole episodes stay, and a selection is taken
             as it is.
         which: The set to curate.
+        clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
         overwrite: Replace the folder if it exists.
         no_check: Do not say whether it helped, which takes seconds to a minute.
         seed: What is held out and the networks of that check follow from it.
@@ -107,8 +109,15 @@ def curate(
         raise InputError(f"{selection} does not exist; the page of `sdil report` downloads it")
     check_seed(seed)
     set_threads(threads)
-    _refuse_touching(data, out)
-    refuse_existing(out, overwrite=overwrite, marker="sdil.json")
+    if out is None and not to:
+        raise InputError("say what to write: --out FOLDER, --to same:PATH or both")
+    data = data_for(run, data, clean)
+    exporting = prepare(to, data, overwrite=overwrite) if to else None
+    if exporting is not None:
+        exporting.check(curated=not weights)
+    if out is not None:
+        _refuse_touching(data, out)
+        refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     judge = load_judging(run)
     fitted = fitted_of(judge)
     name = getattr(judge, "learner", None) or getattr(judge, "name", "")
@@ -128,7 +137,7 @@ def curate(
             min_length=min_length,
             which=which,
             unknown=unknown_of(judge),
-            good_share=_good_share(run, judge, demos),
+            good_share=good_share_for(run, judge, demos),
             cross_judged=None if fitted is None else fitted.cross_judged,
         )
     except InputError as error:
@@ -143,61 +152,72 @@ def curate(
     }
     summary = _summarise(curated, sets[which], truth)
     made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
+    source = origin_of(data)
 
     def write_more(folder: Path) -> None:
         _write_more(folder, made, demos.fingerprint(), curated, summary)
         table = {
-            name: ScoredSet(sets[name].ids, scores[name], _columns(name, curated, sets[name]))
+            name: ScoredSet(
+                sets[name].ids,
+                scores[name],
+                {**frames_of(source, sets[name]), **_columns(name, curated, sets[name])},
+            )
             for name in sets
         }
         write_scores(folder / "scores.parquet", table)
 
-    save_demonstrations(
-        curated.demos,
-        out,
-        task=about["task"],
-        environment=about["environment"],
-        truth=None if truth is None else _cut_truth(truth, curated),
-        origin={**about["origin"], "curated": f"{which} set of {data} by {name}"},
-        overwrite=overwrite,
-        write_more=write_more,
-    )
+    if out is not None:
+        save_demonstrations(
+            curated.demos,
+            out,
+            task=about["task"],
+            environment=about["environment"],
+            truth=None if truth is None else _cut_truth(truth, curated),
+            origin={**about["origin"], "curated": f"{which} set of {data} by {name}"},
+            source=None if source is None else _cut_origin(source, curated, sets),
+            overwrite=overwrite,
+            write_more=write_more,
+        )
+    written = []
+    if exporting is not None:
+        answers = exporting.answer(sets, scores, {which: curated.kept})
+        written = exporting.write(lambda _: answers, curated=not weights)
     if not as_json:
         _show(curated, summary, weights)
-        print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+        if out is not None:
+            print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+        show_written(written)
     helped = None if no_check else _check(demos, curated, out, seed)
     if as_json:
         answer = None if helped is None else asdict(helped)
-        print_json({"out": str(out), **made, **summary, "helped": answer})
+        to_where = {"out": None if out is None else str(out)}
+        exported = {"written": [asdict(w) for w in written]} if to else {}
+        print_json({**to_where, **made, **summary, **exported, "helped": answer})
     elif helped is not None:
-        _show_helped(helped)
+        show_helped(helped)
 
 
-def _good_share(
-    run: Path, judge: FittedJudge | Policy, demos: Demonstrations
-) -> GoodShareLike | None:
-    """The share of good noisy steps, unless it was estimated from other demonstrations."""
-    if (run / "run.json").exists() and read_run(run).get("fingerprint") != demos.fingerprint():
-        return None
-    return good_share_of(judge)
-
-
-def _check(demos: Demonstrations, curated: Curated, out: Path, seed: int) -> Helped:
+def _check(demos: Demonstrations, curated: Curated, out: Path | None, seed: int) -> Helped:
     """Whether it helped, noted in the folder too, which is whole already."""
     try:
         with progress("does it help?") as update:
             helped = did_it_help(demos, curated, seed=seed, on_progress=update)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted; {out} is whole, but whether it helps was not measured"
+            f"interrupted; {out or 'what was written'} is whole, but whether it helps was not "
+            "measured"
         ) from None
+    if out is None:
+        return helped
     about = out / "curated.json"
     write_json(about, {**read_json(about, what="a curated folder"), "helped": asdict(helped)})
     return helped
 
 
-def _refuse_touching(data: Path, out: Path) -> None:
-    original, new = data.resolve(), out.resolve()
+def _refuse_touching(data: str, out: Path) -> None:
+    if is_source(data):
+        data = parse_address(data).location
+    original, new = Path(data).resolve(), out.resolve()
     if new == original or new in original.parents or original in new.parents:
         raise InputError(
             f"{out} would lie in or over {data}, which is never touched; choose another place"
@@ -247,6 +267,18 @@ def _write_more(
             ],
         },
     )
+
+
+def _cut_origin(origin: Origin, curated: Curated, sets: Mapping[str, Trajectories]) -> Origin:
+    """The source's own numbers of the frames of each piece."""
+    lengths = dict(zip(sets[curated.which].ids, sets[curated.which].lengths, strict=True))
+    frames = dict(origin.frames)
+    for piece in curated.pieces:
+        of_source = origin.frames_of(piece.source, int(lengths[piece.source]))
+        numbered = Numbered.of(of_source[piece.start : piece.stop])
+        if numbered != Numbered():
+            frames[piece.id] = numbered
+    return replace(origin, frames=frames)
 
 
 def _cut_truth(truth: Truth, curated: Curated) -> Truth:
@@ -333,41 +365,6 @@ def _show(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
             print(f"and {len(groups) - _MOST_GROUPS} more groups: see curated.json")
     if weights:
         print("every step is written; scores.parquet says how much each should weigh")
-
-
-def _show_helped(helped: Helped) -> None:
-    if helped.rows:
-        print_table(
-            f"does it help? behaviour cloning, on {helped.groups} clean groups in turn held out",
-            ["learned on", "NLL", "error, %", "NLL minus all", "minus random"],
-            [
-                [
-                    row.name,
-                    _with_reach(row.nll),
-                    _with_reach(row.error, 100, ".1f"),
-                    _with_reach(row.minus_all, form="+.3f"),
-                    _with_reach(row.minus_random, form="+.3f"),
-                ]
-                for row in helped.rows
-            ],
-        )
-        print(
-            f"mean over groups ± 95% interval; {helped.folds} folds, seed {helped.seed}\n"
-            "all, curated, weighted: clean with all noisy steps, those kept, all weighed;\n"
-            f"random: as much left out, or the same weights dealt, at random, best of {DRAWS}"
-        )
-    print(plain(helped.sentence))
-    if helped.recommended is not None:
-        print(f"lowest NLL, and so recommended: {LABELS[helped.recommended]}")
-
-
-def _with_reach(estimate: Estimate | None, times: float = 1, form: str = ".3f") -> str:
-    if estimate is None:
-        return show(None)
-    value = format(times * estimate.value, form)
-    if estimate.high is None:
-        return value
-    return f"{value} ± {format(times * (estimate.high - estimate.value), form.lstrip('+'))}"
 
 
 def _percent(share: float | None) -> str:

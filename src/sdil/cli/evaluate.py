@@ -26,7 +26,7 @@ from sdil.errors import InputError
 from sdil.evaluation.rollout import Evaluation, check_spaces
 from sdil.evaluation.rollout import evaluate as run_episodes
 from sdil.files import write_json
-from sdil.formats.folder import load_demonstrations
+from sdil.formats.data import load_demonstrations
 from sdil.policy import Policy
 from sdil.simulators import trusted_environment
 
@@ -47,7 +47,7 @@ def evaluate(
     seed: int = 0,
     env: str | None = None,
     acting: Literal["all", "default", "greedy", "sampled", "without-circles", "value"] = "all",
-    data: Path | None = None,
+    data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     n_envs: int = 64,
     out: Path | None = None,
     threads: int = 1,

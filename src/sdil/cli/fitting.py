@@ -13,6 +13,7 @@ import tyro
 
 from sdil.cli.console import parse, print_table, progress
 from sdil.errors import InputError
+from sdil.formats.data import with_choices
 from sdil.limits import Between
 from sdil.moved import refuse_moved
 from sdil.runs import Finished
@@ -104,6 +105,13 @@ def print_phases(done: Finished) -> None:
 def as_json(done: Finished) -> dict[str, Any]:
     """A finished run for a program to read."""
     return {"epochs": done.epochs, "seconds": done.seconds, "phases": done.phases}
+
+
+def data_of(options: Any) -> str:
+    """The demonstrations that options name, with what they choose of other people's data."""
+    every = None if options.every is None else str(options.every)
+    chosen = {name: getattr(options, name) for name in ("clean", "features", "actions", "task")}
+    return with_choices(options.data, **chosen, every=every)
 
 
 def asks_to_resume(arguments: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""`sdil inspect`: what a folder of demonstrations holds."""
+"""`sdil inspect`: what a folder of demonstrations, or other people's data, holds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import numpy as np
 import tyro
 
 from sdil.cli.console import parse, plain, print_json, print_table, show
+from sdil.cli.looking import look_at
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import read_json
+from sdil.formats.data import is_source, with_choices
 from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.formats.reading import open_reading
+from sdil.formats.recognise import NAMES, Address, parse_address
 from sdil.trajectories import Trajectories
 from sdil.truth import Truth
 
@@ -24,16 +28,55 @@ def main(arguments: list[str]) -> None:
 
 
 def inspect(
-    folder: tyro.conf.Positional[Path],
+    folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")],
+    clean: str | None = None,
+    noisy: str | None = None,
+    features: str | None = None,
+    actions: str | None = None,
+    every: int | None = None,
+    task: str | None = None,
+    group: str | None = None,
+    format: Annotated[str | None, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = None,
+    table: str | None = None,
+    episode: str | None = None,
+    time: str | None = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Say what a folder of demonstrations holds, after checking every value in it.
+    """Say what a folder of demonstrations holds, after checking every value in it; or what a data
+    set in another format holds, what is odd in it, and the command that imports it.
 
     Args:
-        folder: A folder that `sdil collect`, `sdil mimic build` or `sdil.save_demonstrations`
-            wrote.
+        folder: A folder that `sdil collect`, `sdil import`, `sdil mimic build` or
+            `sdil.save_demonstrations` wrote; or the path or address of LeRobot, robomimic, ALOHA,
+            D4RL, Zarr, Minari or NumPy data, or of a table (CSV, Parquet, DuckDB, PostgreSQL).
+        clean: Of other data: which episodes would be trusted, as `sdil import` takes it.
+        noisy: Which would be doubtful; by default all others.
+        features: What is seen.
+        actions: What is done.
+        every: Each n-th frame.
+        task: Which of several tasks.
+        group: The column of episodes whose values a split keeps together.
+        format: How to read it, where it is not recognised.
+        table: Which table of a database.
+        episode: The column of a table that numbers the episodes.
+        time: The column of a table that orders the steps.
         as_json: Print the answer as JSON.
     """
+    chosen = {
+        **{"clean": clean, "noisy": noisy, "features": features, "actions": actions},
+        **{"every": None if every is None else str(every), "task": task, "group": group},
+        **{"table": table, "episode": episode, "time": time},
+    }
+    if format is not None or is_source(folder):
+        given = parse_address(folder)
+        address = Address(given.location, format or given.format, given.choices)
+        look_at(open_reading(address.with_choices(**chosen)), as_json=as_json)
+        return
+    with_choices(folder, **chosen)  # refuses what is for other people's data
+    _inspect_folder(Path(folder), as_json)
+
+
+def _inspect_folder(folder: Path, as_json: bool) -> None:
     report = _find_report(folder)
     if report is not None and not (folder / "sdil.json").exists():  # the parts lie in folders below
         if as_json:

@@ -18,12 +18,13 @@ from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
     as_json,
     asks_to_resume,
+    data_of,
     parse_fields,
     preset_of,
     telling,
 )
 from sdil.errors import InputError
-from sdil.formats.folder import load_demonstrations
+from sdil.formats.data import is_source, load_demonstrations
 from sdil.judges.judge import Judge
 from sdil.judging import FittedJudge
 from sdil.runs import Finished, judge, resume
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> None:
     with telling(f"judging by {name}", options.out, "judge") as on_epoch:
         done = judge(
             make_judge(name, **dataclasses.asdict(fields)),
-            options.data,
+            data_of(options),
             options.out,
             valid=options.valid,
             seed=options.seed,
@@ -63,7 +64,14 @@ def main(arguments: list[str]) -> None:
 class JudgeOptions:
     """What every judge takes."""
 
-    data: Annotated[Path, tyro.conf.arg(help="Folder of demonstrations to judge.")]
+    data: Annotated[
+        str,
+        tyro.conf.arg(
+            metavar="PATH",
+            help="Folder of demonstrations to judge, or other people's data, read where it "
+            "lies (lerobot:PATH, robomimic:FILE, FILE.csv, ...; see `sdil inspect`).",
+        ),
+    ]
     out: Annotated[Path, tyro.conf.arg(help="Judgement folder to write; it must not exist.")]
     valid: Annotated[
         Path | None,
@@ -72,6 +80,25 @@ class JudgeOptions:
             "without it, evidence is tested on clean groups in turn, and nothing is held out; "
             "the other judges hold out a fifth of the clean episodes."
         ),
+    ] = None
+    clean: Annotated[
+        str | None,
+        tyro.conf.arg(
+            help="Of data in another format, read where it lies: which episodes are trusted, as "
+            "`sdil import` takes it (better; 0-29,40; 'top 20% by return'; an SQL condition)."
+        ),
+    ] = None
+    features: Annotated[
+        str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
+    ] = None
+    actions: Annotated[
+        str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
+    ] = None
+    every: Annotated[
+        int | None, tyro.conf.arg(help="Of data in another format: keep each n-th frame.")
+    ] = None
+    task: Annotated[
+        str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
     ] = None
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
     threads: Annotated[
@@ -138,9 +165,12 @@ def _report(done: Finished, json: bool) -> None:
     for name, sentence in summary["odd"].items():
         print_wrapped(f"odd clean demonstrations: {name}: {sentence}")
     out = done.folder
+    print(plain(f"written to {out}; the worst and best segments:"))
+    if is_source(data):  # the judgement remembers it, and what was chosen of it
+        print(plain(f"  sdil score {shlex.quote(str(out))}"))
+        return
     place = Path(data)
     near = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
-    print(plain(f"written to {out}; the worst and best segments:"))
     print(plain(f"  sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}"))
 
 

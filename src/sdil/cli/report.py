@@ -19,13 +19,22 @@ from sdil.arguments import read_run
 from sdil.checkpoints import kept_of_each_phase, read_epochs
 from sdil.cli.answers import answers_of
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
+from sdil.cli.helped import helped_of
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import evaluate
 from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
-from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.formats.data import (
+    describe,
+    load_demonstrations,
+    load_truth,
+    name_of,
+    origin_of,
+    with_choices,
+)
+from sdil.formats.origin import Origin
 from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.report.curves import curves_of
@@ -42,7 +51,8 @@ def main(arguments: list[str]) -> None:
 
 def report(
     run: tyro.conf.Positional[Path],
-    data: Path | None = None,
+    data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
+    clean: str | None = None,
     out: Path | None = None,
     record: Path | None = None,
     figures: Path | None = None,
@@ -52,6 +62,8 @@ def report(
     studies: Path | None = None,
     env: str | None = None,
     no_rollouts: bool = False,
+    did_it_help: bool = False,
+    curated: Path | None = None,
     seed: int = 0,
     threads: int = 1,
     overwrite: bool = False,
@@ -62,7 +74,9 @@ def report(
     Args:
         run: A judgement of `sdil judge`, a run of `sdil train` whose learner judges steps, or what
             `policy.save` or `judge.save` wrote.
-        data: Folder of demonstrations to look at; by default what the run was trained on.
+        data: Folder of demonstrations to look at, or other people's data; by default what the run
+            was trained on.
+        clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
         out: The HTML page to write.
         record: Also keep everything the page shows in this folder, for programs.
         figures: Also write each figure as a file into this folder (needs sdil[figures]).
@@ -74,6 +88,9 @@ def report(
         env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
             the records alone.
         no_rollouts: Leave out the 1,000 episodes that measure the policy.
+        did_it_help: End with whether dropping what scores below 0 helps: behaviour cloning with
+            and without it, which takes seconds to minutes.
+        curated: End with what `sdil curate` found of that, in the folder that it wrote.
         seed: Everything random follows from it.
         threads: CPU threads.
         overwrite: Replace what exists.
@@ -87,7 +104,8 @@ def report(
     if data is None:
         if about is None:
             raise InputError(f"{run} does not say what it was made from; pass --data FOLDER")
-        data = Path(about["data"])
+        data = str(about["data"])
+    data = with_choices(data, clean=clean)
     demos, truth = load_demonstrations(data), load_truth(data)
     where = None if env == "none" else env or _environment(run, about, data)
     if len({each.resolve() for each in (run, *also)}) <= len(also):
@@ -113,6 +131,11 @@ def report(
             update(0, _EPISODES, "running episodes")
             evaluation = _evaluate(judge, where, seed, update)
         explanation.about["evaluation"] = evaluation
+        origin = origin_of(data)
+        explanation.about["frames"] = None if origin is None else _frames(origin, demos)
+        explanation.about["helped"] = helped_of(
+            run, data, judge, demos, curated, seed, update if did_it_help else None
+        )
         written = _write(explanation, out, record, figures, format, overwrite, update)
     _tell(explanation, written, as_json)
 
@@ -136,18 +159,29 @@ def _refuse(
             raise InputError(f"{figures} is not empty; choose another name or pass --overwrite")
 
 
-def _environment(run: Path, about: dict[str, Any] | None, data: Path) -> str | None:
+def _environment(run: Path, about: dict[str, Any] | None, data: str) -> str | None:
     """Where the demonstrations came from, as the run or their own folder says."""
     if about is not None and about.get("environment") is not None:
         return trusted_environment(about["environment"], run / "run.json")
-    return trusted_environment(describe(data).get("environment"), data / "sdil.json")
+    return trusted_environment(describe(data).get("environment"), Path(data) / "sdil.json")
+
+
+def _frames(origin: Origin, demos: Demonstrations) -> dict[str, Any]:
+    """How the source numbers the steps of each episode, where that is not 0, 1, 2, ..."""
+    sets = {"clean": demos.clean, "noisy": demos.noisy}
+    return {
+        f"{name}/{episode}": origin.frames[episode].to_json()
+        for name, trajectories in sets.items()
+        for episode in trajectories.ids
+        if episode in origin.frames
+    }
 
 
 def _about(
     run: Path,
     about: dict[str, Any] | None,
     judge: Policy | FittedJudge,
-    data: Path,
+    data: str,
     demos: Demonstrations,
     environment: str | None,
 ) -> dict[str, Any]:
@@ -165,7 +199,7 @@ def _about(
         if trained_on != about["fingerprint"]:
             warnings.append("these are not the demonstrations that the run was trained on")
     return {
-        "title": f"{name} on {task or data.name}",
+        "title": f"{name} on {task or name_of(data)}",
         "run": str(run),
         "learner": name,
         "reference": known[name].reference if name in known else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,14 +11,18 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
-from sdil.cli.answers import print_wrapped, unknown_of
+from sdil.cli.answers import data_for, good_share_for, print_wrapped, unknown_of
 from sdil.cli.console import parse, plain, print_json, print_table, show
+from sdil.cli.export import Judged, Rule, show_written, write_judged
+from sdil.cli.exporting import TO_HELP, frame_rate_of, frames_of, prepare
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
-from sdil.formats.folder import load_demonstrations, load_truth
+from sdil.formats.data import load_demonstrations, load_truth, origin_of
+from sdil.formats.origin import Origin
+from sdil.formats.rows import lowest_part
 from sdil.formats.scores import ScoredSet, check_table_name, write_scores
-from sdil.scores import StepScores
+from sdil.scores import Segment, StepScores
 from sdil.segmentation import segments_of
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
@@ -32,30 +37,38 @@ def main(arguments: list[str]) -> None:
 
 def score(
     run: tyro.conf.Positional[Path],
-    data: Path,
+    data: str | None = None,
     out: Path | None = None,
+    to: Annotated[tuple[str, ...], tyro.conf.arg(help=TO_HELP)] = (),
     worst: int | None = None,
     which: Annotated[Literal["noisy", "clean", "both"], tyro.conf.arg(name="set")] = "noisy",
+    clean: str | None = None,
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Judge demonstrations step by step, and rank their segments and episodes.
+
+    Of data that was imported, or is read where it lies, episodes and frames have the source's own
+    names and numbers. With --to what is said is written back in the format that it came in; `sdil
+    export` has more to choose.
 
     With --out, writes a row per step: set, episode, step, skill (of SDIL), optimality (is this
     action right here: -1 bad to 1 good), how unsure it is (spread) and the signals behind it where
     there are several, quality (how well it goes around this step, -1 to 1; its mean says how well
     an episode went) and the signals behind it (quality_NAME), integrity (does the next state fit
     the action, 0 to 1; it is no part of quality), segment (between changes of the score; with one
-    signal alone, a run of equal skill) and its mean optimality. What the judge does not tell has
-    no column.
+    signal alone, a run of equal skill) and its mean optimality, and of imported data frame, its
+    number in the source. What the judge does not tell has no column.
 
     Args:
         run: A judgement of `sdil judge`, or a run of `sdil train` whose learner judges steps.
-        data: Folder of demonstrations to judge; it need not be what was trained on.
+        data: Folder of demonstrations to judge, or other people's data, read where it lies
+            (robomimic:lift.hdf5?clean=better); by default what the run was made of.
         out: The table to write, .parquet or .csv; it must not exist.
         worst: Print so many of the worst segments and episodes and of the best; 5 where nothing
             is written.
         which: The set to judge.
+        clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
         overwrite: Replace the file if it exists.
         as_json: Print the summary as JSON.
     """
@@ -65,27 +78,43 @@ def score(
             raise InputError(f"{out} exists already; choose another name or pass --overwrite")
     if worst is not None and worst < 0:
         raise InputError(f"--worst must be at least 0, not {worst}")
+    data = data_for(run, data, clean)
+    exporting = prepare(to, data, overwrite=overwrite) if to else None
+    if exporting is not None:
+        exporting.check(curated=False)
     judge = load_judging(run)
-    demos, truth = load_demonstrations(data), load_truth(data)
+    demos, truth, origin = load_demonstrations(data), load_truth(data), origin_of(data)
     check_spaces(judge, demos.spaces)
-    chosen = {"clean": demos.clean, "noisy": demos.noisy}
-    chosen = {k: v for k, v in chosen.items() if which in (k, "both") and len(v)}
+    both = {"clean": demos.clean, "noisy": demos.noisy}
+    chosen = {k: v for k, v in both.items() if which in (k, "both") and len(v)}
     if not chosen:
         raise InputError(f"{data} has no {which} episodes to judge")
-    judged = {name: judge.score(trajectories) for name, trajectories in chosen.items()}
+    asked = both if to else chosen
+    judged = {name: judge.score(t) if len(t) else [] for name, t in asked.items()}
     if out is not None:
-        write_scores(out, {name: ScoredSet(chosen[name].ids, judged[name]) for name in chosen})
+        write_scores(
+            out,
+            {
+                name: ScoredSet(chosen[name].ids, judged[name], frames_of(origin, chosen[name]))
+                for name in chosen
+            },
+        )
+    written = []
+    if exporting is not None:
+        told = Judged(judged, judge, good_share_for(run, judge, demos))
+        written = write_judged(exporting, demos, told, Rule(), curated=False)
     goods = {} if truth is None else {"clean": truth.clean_good, "noisy": truth.noisy_good}
     unknown = unknown_of(judge)
     silent = "step" in unknown
     summary = {name: _summarise(judged[name], goods.get(name), silent) for name in chosen}
     count = worst if worst is not None else _SHOWN if out is None else 0
-    ends = _ends([] if silent else _rank(chosen, judged), count)
+    ends = _ends([] if silent else _rank(chosen, judged, origin), count)
     episodes = _ends(_rank_episodes(chosen, judged), count)
     if as_json:
         where = None if out is None else str(out)
-        told = {"run": str(run), "data": str(data), "out": where, "unknown": dict(unknown)}
-        print_json({**told, **summary, **ends, "episodes": episodes})
+        head = {"run": str(run), "data": str(data), "out": where, "unknown": dict(unknown)}
+        exported = {"written": [asdict(w) for w in written]} if to else {}
+        print_json({**head, **summary, **ends, "episodes": episodes, **exported})
         return
     rows = [
         [label, *(show(summary[n][key]) for n in chosen)]
@@ -97,15 +126,7 @@ def score(
         print_wrapped(sentence)
     for name, segments in ends.items():
         if segments:
-            print_table(
-                f"{name} segments, by optimality times length",
-                ["set", "episode", "steps", "optimality"],
-                [
-                    [s["set"], s["episode"], f"{s['start']}-{s['stop'] - 1}", show(s["optimality"])]
-                    for s in segments
-                ],
-                text_columns=2,
-            )
+            _show_segments(name, segments, None if origin is None else frame_rate_of(origin.about))
     for name, found in episodes.items():
         if found:
             print_table(
@@ -116,6 +137,28 @@ def score(
             )
     if out is not None:
         print(plain(f"written to {out}"))
+    show_written(written)
+
+
+def _show_segments(name: str, segments: Sequence[dict[str, Any]], fps: float | None) -> None:
+    """Segments in the numbers of the source where there is one; `fps`: its frames per second."""
+    of_source = "first_frame" in segments[0]
+    columns = ["set", "episode", "frames" if of_source else "steps"]
+    columns += ["seconds"] if fps is not None else []
+    because = name == "worst" and any(s["against"] for s in segments)
+    rows = []
+    for s in segments:
+        first = s["first_frame"] if of_source else s["start"]
+        last = s["last_frame"] if of_source else s["stop"] - 1
+        row = [s["set"], s["episode"], f"{first}-{last}"]
+        row += [f"{first / fps:.1f}-{(last + 1) / fps:.1f}"] if fps is not None else []
+        rows.append([*row, show(s["optimality"]), *([s["against"]] if because else [])])
+    print_table(
+        f"{name} segments, by optimality times length",
+        [*columns, "optimality", *(["lowest signal"] if because else [])],
+        rows,
+        text_columns=2,
+    )
 
 
 def _ends(ranked: list[dict[str, Any]], count: int) -> dict[str, list[dict[str, Any]]]:
@@ -141,7 +184,9 @@ def _rank_episodes(
 
 
 def _rank(
-    chosen: Mapping[str, Trajectories], judged: Mapping[str, Sequence[StepScores]]
+    chosen: Mapping[str, Trajectories],
+    judged: Mapping[str, Sequence[StepScores]],
+    origin: Origin | None,
 ) -> list[dict[str, Any]]:
     """All segments, first those in which most goes wrong: by score times length."""
     found: list[dict[str, Any]] = [
@@ -150,13 +195,24 @@ def _rank(
             "episode": episode,
             "start": segment.start,
             "stop": segment.stop,
+            **_frames(origin, episode, segment, len(scores.optimality)),
             "optimality": segment.optimality,
+            "against": lowest_part(scores.parts, segment.start, segment.stop),
         }
         for name, trajectories in chosen.items()
         for episode, scores in zip(trajectories.ids, judged[name], strict=True)
         for segment in segments_of(scores)
     ]
     return sorted(found, key=lambda s: s["optimality"] * (s["stop"] - s["start"]))
+
+
+def _frames(origin: Origin | None, episode: str, segment: Segment, steps: int) -> dict[str, int]:
+    """The source's own numbers of the first and the last frame of a segment."""
+    if origin is None:
+        return {}
+    frames = origin.frames_of(episode, steps)
+    last = frames[segment.stop] - 1 if segment.stop < steps else frames[-1]
+    return {"first_frame": int(frames[segment.start]), "last_frame": int(last)}
 
 
 _LABELS = {

@@ -16,6 +16,7 @@ from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     as_json,
     asks_to_resume,
+    data_of,
     parse_fields,
     preset_of,
     print_phases,
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> None:
     with telling(f"training {name}", options.out, "train") as on_epoch:
         done = train(
             learner,
-            options.data,
+            data_of(options),
             options.out,
             judge=options.judge,
             valid=options.valid,
@@ -62,7 +63,14 @@ def main(arguments: list[str]) -> None:
 class TrainOptions:
     """What every learner takes."""
 
-    data: Annotated[Path, tyro.conf.arg(help="Folder of demonstrations to learn from.")]
+    data: Annotated[
+        str,
+        tyro.conf.arg(
+            metavar="PATH",
+            help="Folder of demonstrations to learn from, or other people's data, read where it "
+            "lies (lerobot:PATH, robomimic:FILE, FILE.csv, ...; see `sdil inspect`).",
+        ),
+    ]
     out: Annotated[Path, tyro.conf.arg(help="Run folder to write; it must not exist.")]
     judge: Annotated[
         Path | None,
@@ -88,6 +96,25 @@ class TrainOptions:
     clean_only: Annotated[
         bool, tyro.conf.arg(help="Leave the noisy set out: the paper's first setting.")
     ] = False
+    clean: Annotated[
+        str | None,
+        tyro.conf.arg(
+            help="Of data in another format, read where it lies: which episodes are trusted, as "
+            "`sdil import` takes it (better; 0-29,40; 'top 20% by return'; an SQL condition)."
+        ),
+    ] = None
+    features: Annotated[
+        str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
+    ] = None
+    actions: Annotated[
+        str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
+    ] = None
+    every: Annotated[
+        int | None, tyro.conf.arg(help="Of data in another format: keep each n-th frame.")
+    ] = None
+    task: Annotated[
+        str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
+    ] = None
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")

@@ -4,7 +4,8 @@
       clean-v0/data/, noisy-v0/data/   Minari data sets (HDF5): `MinariDataset(".../data")`, or
                                        `minari.load_dataset("clean-v0")` with this folder as root
       sdil.json                        spaces, task, environment, ids, groups, what is absent;
-                                       the fingerprint of the data and checksums of files
+                                       the fingerprint of the data and checksums of files; of
+                                       imported data names, units, and the source's own frames
       truth.npz                        where known: which steps were good. No learner reads it.
 
 `sdil.formats.minari` knows one data set; this module knows what lies around the two. What is read
@@ -27,6 +28,7 @@ from sdil.demonstrations import Demonstrations, check_values
 from sdil.errors import InputError
 from sdil.files import new_folder, read_json, refuse_missing, write_json
 from sdil.formats.minari import Notes, annotate, lengths_of, read_datasets, write_dataset
+from sdil.formats.origin import Imported, Origin
 from sdil.spaces import Spaces
 from sdil.truth import Truth
 
@@ -57,15 +59,19 @@ def save_demonstrations(
     environment: str | None = None,
     truth: Truth | None = None,
     origin: dict[str, Any] | None = None,
+    source: Origin | None = None,
     overwrite: bool = False,
     write_more: Callable[[Path], None] | None = None,
 ) -> None:
     """Write demonstrations to a new folder, whole or not at all.
 
     `task` and `environment` (a Gymnasium id) say where they come from, `origin` is free text for
-    people (who collected, how, with which seed); `truth` is stored apart. `write_more` is given
-    the folder before it takes its name, to write further files into it.
+    people (who collected, how, with which seed); `truth` is stored apart. `source` is where they
+    were read from and what their numbers are called, by default what `sdil.read` noted.
+    `write_more` is given the folder before it takes its name, to write further files into it.
     """
+    if source is None and isinstance(demos, Imported):
+        source = demos.origin
     if truth is not None:
         truth.check_fits(demos)
     _check_storable(demos)
@@ -78,6 +84,7 @@ def save_demonstrations(
             "environment": environment,
             "origin": origin or {},
             "spaces": demos.spaces.to_json(),
+            **({} if source is None else source.to_json()),
         }
         for name, trajectories in zip(_SETS, (demos.clean, demos.noisy), strict=True):
             notes = write_dataset(trajectories, demos.spaces, _dataset(temporary, name))
@@ -88,8 +95,13 @@ def save_demonstrations(
             about[_CHECKSUMS][_TRUTH] = _digest((temporary / _TRUTH).read_bytes())
         if write_more is not None:
             write_more(temporary)
-        about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
-        write_json(temporary / _ABOUT, about)
+        write_about(temporary, about)
+
+
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Write `sdil.json` with a checksum of all that it says."""
+    about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
+    write_json(folder / _ABOUT, about)
 
 
 def load_demonstrations(folder: str | Path) -> Demonstrations:
@@ -157,6 +169,14 @@ def describe(folder: str | Path) -> dict[str, Any]:
             wrong = "of the wrong type" if name in about else "missing"
             raise InputError(f"{folder / _ABOUT}: damaged (`{name}` is {wrong}); {_AGAIN}")
     return about
+
+
+def origin_of(folder: str | Path) -> Origin | None:
+    """Where imported demonstrations came from, and what their numbers are called."""
+    try:
+        return Origin.from_json(describe(folder))
+    except InputError as error:
+        raise InputError(f"{Path(folder) / _ABOUT}: {error}; {_AGAIN}") from None
 
 
 def size_on_disk(demos: Demonstrations) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -73,3 +74,68 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
         connection.register("steps", {k: np.concatenate(v) for k, v in columns.items()})
         form = FORMATS[path.suffix.lower()]
         connection.execute(f"COPY (SELECT * FROM steps) TO {quoted_text(temporary)} ({form})")
+
+
+_KNOWN = ("set", "episode", "step", "skill", "optimality", "spread", "quality", "integrity")
+_SEGMENT = ("segment", "segment_optimality")
+MORE = ("frame", "kept", "weight")
+"""Further columns that `sdil score` and `sdil curate` write: they are read again as such."""
+
+
+def read_scores(path: Path) -> dict[str, ScoredSet]:
+    """What `write_scores` wrote, by set; episodes in their order."""
+    check_table_name(path)
+    reader = "read_csv" if path.suffix.lower() == ".csv" else "read_parquet"
+    more = ", sample_size = -1" if reader == "read_csv" else ""
+    try:
+        found = duckdb.execute(f"SELECT * FROM {reader}({quoted_text(path)}{more})").fetchnumpy()
+    except duckdb.Error as error:
+        raise InputError(f"{path}: it cannot be read ({str(error).splitlines()[0]})") from None
+    missing = next((n for n in ("set", "episode", "step", "optimality") if n not in found), None)
+    if missing is not None:
+        raise InputError(f"{path}: it has no column {missing}: not a table of `sdil score --out`")
+    columns = {name: _plain(values) for name, values in found.items()}
+    keys = list(zip(map(str, columns["set"]), map(str, columns["episode"]), strict=True))
+    edges = [i for i in range(len(keys)) if i == 0 or keys[i] != keys[i - 1]] + [len(keys)]
+    sets: dict[str, list[tuple[str, slice]]] = {}
+    for first, stop in pairwise(edges):
+        which, episode = keys[first]
+        rows = slice(first, stop)
+        if not np.array_equal(columns["step"][rows], np.arange(stop - first)):
+            raise InputError(
+                f"{path}: the steps of episode {episode!r} are not 0, 1, 2, ... in order; give the "
+                "table as it was written"
+            )
+        sets.setdefault(which, []).append((episode, rows))
+    return {
+        which: ScoredSet(
+            [episode for episode, _ in episodes],
+            [_scores_of(columns, rows) for _, rows in episodes],
+            {name: [columns[name][r] for _, r in episodes] for name in MORE if name in columns},
+        )
+        for which, episodes in sets.items()
+    }
+
+
+def _scores_of(columns: Mapping[str, Array], rows: slice) -> StepScores:
+    known = {name: columns[name][rows] for name in _KNOWN[3:] if name in columns}
+    others = [n for n in columns if n not in (*_KNOWN, *_SEGMENT, *MORE)]
+    quality = {n: columns[n][rows] for n in others if n.startswith("quality_")}
+    return StepScores(
+        optimality=known["optimality"],
+        skill=known.get("skill"),
+        spread=known.get("spread"),
+        quality=known.get("quality"),
+        integrity=known.get("integrity"),
+        parts={n: columns[n][rows] for n in others if n not in quality},
+        quality_parts={n.removeprefix("quality_"): v for n, v in quality.items()},
+    )
+
+
+def _plain(values: Array) -> Array:
+    """A column with NaN where it is empty."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    if values.dtype.kind == "f":
+        return np.asarray(values.filled(np.nan))
+    return np.asarray(values.filled()) if not values.mask.any() else np.asarray(values, float)

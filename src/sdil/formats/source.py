@@ -11,9 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from sdil.spaces import Array
 
 Role = Literal["observation", "action", "reward", "image", "other"]
+OURS = "sdil_"
+"""How the names begin of what is written beside data here: no feature to learn from."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,14 @@ class Feature:
     """What its numbers are called, flattened; empty where nobody says."""
     unit: str | None = None
     """Of its numbers, where the source says."""
+
+    @property
+    def dtype_kind(self) -> str:
+        """NumPy's letter for its number type: b, i, u or f; O for what is no number."""
+        try:
+            return np.dtype(self.dtype).kind
+        except TypeError:
+            return "O"
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SCRIPTS = (
     "selection.js",
     "timeline.js",
     "list.js",
+    "helped.js",
     "page.js",
 )
 SHOWN_ON_MAP = 50  # demonstrations of each set, as in the paper

@@ -100,7 +100,21 @@ const percent = (x, digits = 0) =>
   Number.isFinite(x) ? `${(100 * x).toFixed(digits)}%` : "–";
 
 const count = (n, what) => `${whole(n)} ${what}${n === 1 ? "" : "s"}`;
-const stepRange = ({ start, stop }) => (stop - start > 1 ? `${start}–${stop - 1}` : `${start}`);
+
+// The number of a step in the data that it was read from; the step itself where there is none.
+const numbering = about.frames ?? null;
+function frameOf(d, t) {
+  const n = numbering?.[`${d.set}/${d.id}`];
+  if (!n) return t;
+  return Array.isArray(n) ? n[t] : n.first + n.every * t;
+}
+const stepWord = numbering ? "frame" : "step";
+
+function stepRange(d, { start, stop }) {
+  const first = frameOf(d, start);
+  const last = stop < d.length ? frameOf(d, stop) - 1 : frameOf(d, d.length - 1);
+  return last > first ? `${first}–${last}` : `${first}`;
+}
 
 // An element; children are nodes or text, and text never becomes markup.
 function el(tag, attributes = {}, ...children) {

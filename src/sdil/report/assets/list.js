@@ -96,7 +96,7 @@ const CELLS = {
   well: (d) => score(d.well),
   mean: (d) => score(d.mean),
   worst: (d) => [...score(d.worst.mean), " ",
-    el("span", { class: "range" }, stepRange(d.worst))],
+    el("span", { class: "range" }, stepRange(d, d.worst))],
   length: (d) => [whole(d.length)],
 };
 

@@ -10,10 +10,12 @@ if (byMean.length) {
   startTimeline(byMean.find((d) => d.length >= 8) ?? byMean[0]);
   startList();
 }
+drawHelped();
 startTheme();
 
 const SECTIONS = [["summary", "Summary"], ["skills", "Skills"], ["studies", "Studies"],
-  ["scores", "Scores"], ["demonstrations", "Demonstrations"]];
+  ["scores", "Scores"], ["demonstrations", "Demonstrations"],
+  ["helped", "Did it help?"]];
 document.querySelector(".bar nav").append(...SECTIONS
   .filter(([id]) => !byId(id).hidden)
   .map(([id, name]) => el("a", { href: `#${id}` }, name)));

@@ -126,6 +126,7 @@ function told(d, t) {
   const i = d.from + t;
   const words = [
     ["step", `${t} of 0–${d.length - 1}`],
+    ...(numbering ? [["frame in the source", String(frameOf(d, t))]] : []),
     ["action", actionNames[actions[i]] ?? String(actions[i])],
     ["score", number(optimality[i]) + (spread ? ` ± ${number(spread[i])}` : "")],
   ];
@@ -180,8 +181,8 @@ function openDemonstration(d, { focus = false } = {}) {
   byId("timeline-facts").replaceChildren(chip(d), ...[
     d.group, count(d.length, "step"), quality ? `how well ${number(d.well)}` : null,
     `mean ${number(d.mean)}`,
-    `worst segment ${number(d.worst.mean)}, ${
-      d.worst.stop - d.worst.start > 1 ? "steps" : "step"} ${stepRange(d.worst)}`,
+    `worst segment ${number(d.worst.mean)}, ${stepWord}${
+      d.worst.stop - d.worst.start > 1 ? "s" : ""} ${stepRange(d, d.worst)}`,
   ].filter((text) => text !== null).map((text) => el("span", {}, text)));
   byId("leave-out").closest("label").hidden = d.set !== "noisy";
   byId("leave-out").checked = choice.excluded.has(d.index);

@@ -1,0 +1,271 @@
+"""How long importing takes beside a bare read with the format's own library.
+
+    python benchmarks/importing.py [--steps 100000] [--features 50] [--judge]
+
+The same random walk, episodes of 200 steps, is written in each format into a temporary folder.
+A bare read brings every number into memory with the library that the format is read with, episode
+by episode where it keeps episodes apart (robomimic, ALOHA, Minari), and as tables and arrays where
+it does not. `sdil.read` makes demonstrations of it in memory; `sdil import` a folder of them. Each
+is the least of three, in turn, in seconds of processor time (of this process, system included), so
+that what else the machine does counts for nothing; the file is in the page cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+import sdil
+from sdil.formats.importing import import_source
+from sdil.formats.reading import open_reading
+from sdil.formats.recognise import parse_address
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "formats"))
+
+_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Case:
+    """A format: how it is written and how its own library reads it."""
+
+    name: str
+    write: Callable[[Path, list[dict[str, Any]]], Path]
+    bare: Callable[[Path], Any]
+
+
+def walk(steps: int, features: int) -> list[dict[str, Any]]:
+    """Episodes of a random walk; `features` numbers are seen at each step."""
+    random = np.random.default_rng(0)
+    made = []
+    for _ in range(steps // _LENGTH):
+        action = random.normal(size=(_LENGTH, 7)).astype(np.float32)
+        state = random.normal(size=(_LENGTH + 1, features)).cumsum(0).astype(np.float32)
+        reward = random.normal(size=_LENGTH)
+        made.append({"state": state, "action": action, "reward": reward})
+    return made
+
+
+def write_robomimic(folder: Path, data: list[dict[str, Any]]) -> Path:
+    import h5py
+
+    path = folder / "robomimic.hdf5"
+    with h5py.File(path, "w") as file:
+        for i, e in enumerate(data):
+            demo = file.create_group(f"data/demo_{i}")
+            demo["actions"], demo["rewards"] = e["action"], e["reward"]
+            demo["dones"] = np.arange(_LENGTH) == _LENGTH - 1
+            for k, part in enumerate(np.array_split(e["state"], 5, axis=1)):
+                demo[f"obs/part_{k}"], demo[f"next_obs/part_{k}"] = part[:-1], part[1:]
+    return path
+
+
+def bare_robomimic(path: Path) -> Any:
+    """As robomimic's own SequenceDataset does with hdf5_cache_mode="all": obs and next_obs."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return [
+            {
+                **{k: demo[k][()] for k in ("actions", "rewards", "dones")},
+                **{f"{g}/{k}": demo[g][k][()] for g in ("obs", "next_obs") for k in demo[g]},
+            }
+            for demo in file["data"].values()
+        ]
+
+
+def write_aloha(folder: Path, data: list[dict[str, Any]]) -> Path:
+    import h5py
+
+    (folder / "aloha").mkdir()
+    for i, e in enumerate(data):
+        with h5py.File(folder / "aloha" / f"episode_{i}.hdf5", "w") as file:
+            file["action"], file["observations/qpos"] = e["action"], e["state"][:-1]
+    return folder / "aloha"
+
+
+def bare_aloha(path: Path) -> Any:
+    import h5py
+
+    read = []
+    for name in sorted(path.iterdir()):
+        with h5py.File(name, "r") as file:
+            read.append((file["action"][()], file["observations/qpos"][()]))
+    return read
+
+
+def _flat(data: list[dict[str, Any]], key: str) -> Any:
+    return np.concatenate([e[key][:_LENGTH] for e in data])
+
+
+def write_d4rl(folder: Path, data: list[dict[str, Any]]) -> Path:
+    import h5py
+
+    with h5py.File(folder / "d4rl.hdf5", "w") as file:
+        for name, key in (("observations", "state"), ("actions", "action"), ("rewards", "reward")):
+            file.create_dataset(name, data=_flat(data, key), compression="gzip")
+        rows = np.arange(len(data) * _LENGTH)
+        file["terminals"] = np.zeros(len(rows), bool)
+        file["timeouts"] = rows % _LENGTH == _LENGTH - 1
+    return folder / "d4rl.hdf5"
+
+
+def bare_d4rl(path: Path) -> Any:
+    """As `d4rl.get_dataset` does: every array, gzip as in D4RL's own files."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return {name: file[name][()] for name in file}
+
+
+def write_zarr(folder: Path, data: list[dict[str, Any]]) -> Path:
+    import zarr
+
+    root = zarr.open_group(str(folder / "buffer.zarr"), mode="w", zarr_format=2)
+    for key in ("state", "action"):
+        values = _flat(data, key)
+        root.create_array(f"data/{key}", data=values, chunks=(1000, values.shape[1]))
+    root.create_array("meta/episode_ends", data=np.arange(1, len(data) + 1) * _LENGTH)
+    return folder / "buffer.zarr"
+
+
+def bare_zarr(path: Path) -> Any:
+    import zarr
+
+    root: Any = zarr.open_group(str(path), mode="r")
+    return {name: array[:] for name, array in root["data"].members()}
+
+
+def write_minari(folder: Path, data: list[dict[str, Any]]) -> Path:
+    from layouts import write_minari  # type: ignore[import-not-found]
+
+    made = [{**e, "object": np.zeros((len(e["state"]), 1, 1), np.float32)} for e in data]
+    return Path(write_minari(folder / "set-v0", made, layout="dict"))
+
+
+def bare_minari(path: Path) -> Any:
+    import minari
+
+    return list(minari.MinariDataset(path / "data").iterate_episodes())
+
+
+def write_numpy(folder: Path, data: list[dict[str, Any]]) -> Path:
+    ends = np.arange(1, len(data) + 1) * _LENGTH
+    arrays = {"observations": _flat(data, "state"), "actions": _flat(data, "action")}
+    np.savez(folder / "steps.npz", **arrays, ends=ends)
+    return folder / "steps.npz"
+
+
+def bare_numpy(path: Path) -> Any:
+    with np.load(path) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _write_table(path: Path, data: list[dict[str, Any]]) -> Path:
+    import duckdb
+
+    columns: dict[str, Any] = {
+        "episode": np.repeat(np.arange(len(data)), _LENGTH),
+        "step": np.tile(np.arange(_LENGTH), len(data)),
+    }
+    seen, done = _flat(data, "state"), _flat(data, "action")
+    columns |= {f"obs_{i}": seen[:, i] for i in range(seen.shape[1])}
+    columns |= {f"action_{i}": done[:, i] for i in range(done.shape[1])}
+    with duckdb.connect() as connection:
+        connection.register("steps", columns)
+        connection.execute(f"COPY (SELECT * FROM steps) TO '{path}'")
+    return path
+
+
+def write_csv(folder: Path, data: list[dict[str, Any]]) -> Path:
+    return _write_table(folder / "steps.csv", data)
+
+
+def write_parquet(folder: Path, data: list[dict[str, Any]]) -> Path:
+    return _write_table(folder / "steps.parquet", data)
+
+
+def bare_table(path: Path) -> Any:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        return connection.execute(f"SELECT * FROM '{path}'").fetchnumpy()
+
+
+CASES = (
+    Case("robomimic", write_robomimic, bare_robomimic),
+    Case("ALOHA", write_aloha, bare_aloha),
+    Case("D4RL", write_d4rl, bare_d4rl),
+    Case("Zarr", write_zarr, bare_zarr),
+    Case("Minari", write_minari, bare_minari),
+    Case("NumPy", write_numpy, bare_numpy),
+    Case("CSV", write_csv, bare_table),
+    Case("Parquet", write_parquet, bare_table),
+)
+
+
+def measure(case: Case, folder: Path, data: list[dict[str, Any]], repeats: int) -> dict[str, float]:
+    """Seconds of a bare read, of `sdil.read` and of `sdil import`: the least of some."""
+    path = case.write(folder, data)
+    best: dict[str, float] = {}
+
+    def clock(name: str, work: Callable[[], Any]) -> None:
+        began = time.process_time()
+        work()
+        best[name] = min(best.get(name, np.inf), time.process_time() - began)
+
+    out = folder / "imported"
+    address = parse_address(path).with_choices(clean="0-9")
+    for _ in range(repeats):
+        clock("bare", lambda: case.bare(path))
+        clock("read", lambda: sdil.read(path, clean="0-9"))
+        shutil.rmtree(out, ignore_errors=True)
+        clock("import", lambda: import_source(open_reading(address), out))
+    return best
+
+
+def main(
+    steps: int = 100_000, features: int = 50, repeats: int = 3, judge: bool = False, only: str = ""
+) -> None:
+    """Print a table.
+
+    Args:
+        steps: How many.
+        features: Numbers that are seen at each step.
+        repeats: The least of so many counts.
+        judge: Also judge what was imported, with our judge and as it comes.
+        only: The formats, with commas between them; all of them where nothing is said.
+    """
+    data = walk(steps, features)
+    wanted = [c for c in CASES if not only or c.name in only.split(",")]
+    print(f"{steps} steps of {features} features in {len(data)} episodes")
+    print("| format | bare read | `sdil.read` | times | `sdil import` | times |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as place:
+        for case in wanted:
+            folder = Path(place) / case.name
+            folder.mkdir()
+            took = measure(case, folder, data, repeats)
+            bare, read, imported = took["bare"], took["read"], took["import"]
+            print(
+                f"| {case.name} | {bare:.2f} s | {read:.2f} s | {read / bare:.1f} | "
+                f"{imported:.2f} s | {imported / bare:.1f} |",
+                flush=True,
+            )
+            if judge and case is wanted[-1]:
+                began = time.perf_counter()
+                sdil.judge(sdil.Judge(), folder / "imported", Path(place) / "judged")
+                print(f"judged in {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,119 @@
+"""Whether curating helped, as commands print it and as the report shows it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sdil.cli.answers import fitted_of, good_share_for, unknown_of
+from sdil.cli.console import plain, print_table, show
+from sdil.curation import curate
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.evaluation.comparisons import Estimate
+from sdil.evaluation.helped import DRAWS, LABELS, Helped, did_it_help
+from sdil.files import read_json
+from sdil.formats.data import origin_of
+from sdil.judging import FittedJudge
+from sdil.policy import Policy
+
+Shown = dict[str, Any]
+
+
+def helped_of(
+    run: Path,
+    data: str,
+    judge: FittedJudge | Policy,
+    demos: Demonstrations,
+    curated: Path | None,
+    seed: int,
+    measure: Callable[..., None] | None,
+) -> Shown | None:
+    """What the report's last section shows; None where there is none.
+
+    `curated` is a folder of `sdil curate`; `measure` is told how far a measurement is. Where
+    neither is given, imported data ends with the command that measures it.
+    """
+    command = shlex.join(["sdil", "curate", str(run), "--keep-above", "0", "--out", "CURATED"])
+    if curated is not None:
+        about = read_json(curated / "curated.json", what="a folder that `sdil curate` wrote")
+        found = about.get("helped") if isinstance(about, dict) else None
+        if not isinstance(found, dict):
+            raise InputError(f"{curated}: whether it helped was not measured (--no-check)")
+        return _shown(found, _rule(about))
+    if measure is not None:
+        fitted = fitted_of(judge)
+        try:
+            kept = curate(
+                demos,
+                judge.score(demos.noisy),
+                keep_above=0.0,
+                unknown=unknown_of(judge),
+                good_share=good_share_for(run, judge, demos),
+                cross_judged=None if fitted is None else fitted.cross_judged,
+            )
+        except InputError as error:
+            return {"sentence": f"not measured: {error}", "rows": [], "rule": "", "command": None}
+        found = asdict(did_it_help(demos, kept, seed=seed, on_progress=measure))
+        return _shown(found, "Kept: segments that score at least 0.")
+    if origin_of(data) is None:
+        return None
+    says = "Not measured yet. This does it, and writes what is kept:"
+    return {"sentence": says, "rows": [], "rule": "", "command": command}
+
+
+def _shown(found: Mapping[str, Any], rule: str) -> Shown:
+    """The measurement as the page draws it."""
+    rows = [{**row, "label": LABELS.get(row["name"], row["name"])} for row in found["rows"]]
+    said = str(found["sentence"])
+    best = found.get("recommended")
+    if best is not None:
+        said += f". Lowest NLL, and so recommended: {LABELS.get(best, best)}"
+    return {"sentence": said, "rows": rows, "rule": rule, "command": None}
+
+
+def _rule(about: Mapping[str, Any]) -> str:
+    rules = {"keep_above": "score at least", "keep_share": "the best share of"}
+    for name, words in rules.items():
+        if about.get(name) is not None:
+            return f"Kept by {about.get('by')}: {words} {about[name]}."
+    return f"Kept by {about.get('by')}."
+
+
+def show_helped(helped: Helped) -> None:
+    """The table, what its words mean, and the verdict."""
+    if helped.rows:
+        print_table(
+            f"does it help? behaviour cloning, on {helped.groups} clean groups in turn held out",
+            ["learned on", "NLL", "error, %", "NLL minus all", "minus random"],
+            [
+                [
+                    row.name,
+                    _with_reach(row.nll),
+                    _with_reach(row.error, 100, ".1f"),
+                    _with_reach(row.minus_all, form="+.3f"),
+                    _with_reach(row.minus_random, form="+.3f"),
+                ]
+                for row in helped.rows
+            ],
+        )
+        print(
+            f"mean over groups ± 95% interval; {helped.folds} folds, seed {helped.seed}\n"
+            "all, curated, weighted: clean with all noisy steps, those kept, all weighed;\n"
+            f"random: as much left out, or the same weights dealt, at random, best of {DRAWS}"
+        )
+    print(plain(helped.sentence))
+    if helped.recommended is not None:
+        print(f"lowest NLL, and so recommended: {LABELS[helped.recommended]}")
+
+
+def _with_reach(estimate: Estimate | None, times: float = 1, form: str = ".3f") -> str:
+    if estimate is None:
+        return show(None)
+    value = format(times * estimate.value, form)
+    if estimate.high is None:
+        return value
+    return f"{value} ± {format(times * (estimate.high - estimate.value), form.lstrip('+'))}"

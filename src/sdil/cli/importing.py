@@ -1,0 +1,132 @@
+"""`sdil import`: other people's data as a folder of demonstrations, one episode at a time."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from sdil.cli.answers import print_wrapped
+from sdil.cli.console import parse, plain, print_json, print_table, progress
+from sdil.formats.importing import import_source
+from sdil.formats.reading import Reading, open_reading
+from sdil.formats.recognise import NAMES, Address, parse_address
+
+CLEAN_HELP = (
+    "Which episodes are trusted: a filter key, operator, task or name (better), numbers (0-29,40), "
+    "the top of a column ('top 20% by return', 'shortest 40'), an SQL condition on columns of "
+    "episodes ('success and steps < 300'), or a file with a name in each line."
+)
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    parse(import_, arguments, "import")
+
+
+def import_(
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")],
+    out: Path,
+    clean: Annotated[str | None, tyro.conf.arg(help=CLEAN_HELP)] = None,
+    noisy: str | None = None,
+    features: str | None = None,
+    actions: str | None = None,
+    every: int | None = None,
+    task: str | None = None,
+    group: str | None = None,
+    format: Annotated[str | None, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = None,
+    table: str | None = None,
+    episode: str | None = None,
+    time: str | None = None,
+    env: str | None = None,
+    overwrite: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Make a folder of demonstrations of a data set in any format that is known here.
+
+    It is read one episode at a time, so that it may be larger than memory; after Ctrl-C the same
+    command goes on. `sdil inspect SOURCE` says beforehand what is in it.
+
+    Args:
+        source: Path or address: LeRobot, robomimic, ALOHA, D4RL, Zarr, Minari, NumPy, CSV,
+            Parquet, DuckDB, PostgreSQL.
+        out: Folder of demonstrations to write; it must not exist.
+        noisy: Which episodes are doubtful, said in the same ways; by default all others.
+        features: What is seen, names with commas between them: obs/object, obs/*, state[0:3]; by
+            default all that the source calls so. Pictures are left out unless they are named.
+        actions: What is done, said in the same ways.
+        every: Keep each n-th frame; rewards in between are added up.
+        task: Which of several tasks.
+        group: The column of episodes whose values a split keeps together.
+        format: How to read it, where it is not recognised.
+        table: Which table of a database.
+        episode: The column of a table that numbers the episodes.
+        time: The column of a table that orders the steps.
+        env: The Gymnasium environment that it was recorded in, noted for `sdil evaluate`.
+        overwrite: Replace the folder if it exists.
+        as_json: Print the answer as JSON.
+    """
+    given = parse_address(source)
+    address = Address(given.location, format or given.format, given.choices).with_choices(
+        clean=clean,
+        noisy=noisy,
+        features=features,
+        actions=actions,
+        every=None if every is None else str(every),
+        task=task,
+        group=group,
+        table=table,
+        episode=episode,
+        time=time,
+    )
+    reading = open_reading(address)
+    with progress(f"importing {reading.source.format}") as update:
+        try:
+            done = import_source(
+                reading, out, environment=env, overwrite=overwrite, on_progress=update
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                "interrupted; what was written is kept, and the same command goes on with it"
+            ) from None
+    if as_json:
+        print_json(
+            {
+                "out": str(out),
+                "format": reading.source.format,
+                "chosen": done.chosen,
+                "episodes": done.episodes,
+                "steps": done.steps,
+                "resumed": done.resumed,
+                "observation": list(reading.observation.names),
+                "action": list(reading.action.names),
+            }
+        )
+        return
+    if done.resumed:
+        print(f"went on after {done.resumed} episodes that were written before")
+    print_wrapped(done.chosen)
+    print_table(
+        f"{reading.source.format} {reading.source.location}",
+        ["", *done.episodes],
+        [
+            ["episodes", *map(str, done.episodes.values())],
+            ["steps", *map(str, done.steps.values())],
+        ],
+    )
+    _say_names(reading)
+    place = shlex.quote(str(out))
+    print(plain(f"written to {out}; which steps are good:"))
+    print(plain(f"  sdil judge --data {place} --out {place}-judged"))
+
+
+def _say_names(reading: Reading) -> None:
+    for label, picked in (("observation", reading.observation), ("action", reading.action)):
+        names = picked.names
+        shown = ", ".join(names[:12]) + (f", ... ({len(names)})" if len(names) > 12 else "")
+        print_wrapped(f"{label}: {shown}")
+    left = [f.name for f in reading.source.features if f.role == "image"]
+    if left:
+        print_wrapped(f"pictures, left out: {', '.join(left)}")

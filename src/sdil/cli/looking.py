@@ -1,0 +1,184 @@
+"""What `sdil inspect` says of other people's data, before anything of it is imported."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from sdil.cli.answers import print_wrapped
+from sdil.cli.console import plain, print_json, print_table, progress
+from sdil.errors import InputError
+from sdil.formats.oddities import find_oddities
+from sdil.formats.reading import Reading
+from sdil.formats.recognise import Address, parse_address
+from sdil.formats.source import Feature, Source
+from sdil.formats.trusted import columns_of
+
+_GOOD = ("better", "good", "expert", "success", "clean", "optimal", "human")
+_SUCCESS = ("success", "is_success", "successful")
+_MOST_SHOWN = 10
+
+
+def look_at(reading: Reading, *, as_json: bool) -> None:
+    """Print what a source holds, what is odd in it, and the command that imports it."""
+    source = reading.source
+    clean, guess = reading.address.choices.get("clean"), ""
+    if clean is None:
+        clean, guess = suggest_clean(source)
+        address = reading.address.with_choices(clean=clean)
+        reading = Reading(source, address)
+    sets: tuple[int, int, str] | None = None
+    unclear = ""
+    try:
+        first, rest, sentence = reading.sets
+        sets = (len(first), len(rest), sentence)
+    except InputError as error:
+        unclear = str(error)
+    try:
+        with progress("looking") as update:
+            odd = find_oddities(reading, update)
+    except InputError as error:  # nothing is taken for actions, say: the rest can still be told
+        odd, unclear = [], unclear or str(error)
+    command = import_command(reading.address)
+    if as_json:
+        print_json(_as_json(reading, sets, guess, odd, unclear, command))
+        return
+    _print_head(source)
+    _print_features(source)
+    _print_kinds(source)
+    if sets is not None:
+        print_wrapped(("would be " if guess else "") + sets[2] + guess)
+    if unclear:
+        print_wrapped(unclear)
+    for sentence in odd:
+        print_wrapped(f"odd: {sentence}")
+    if not odd and not unclear:
+        print("nothing odd was found")
+    print("import it with:")
+    print(plain(f"  {command}"))
+
+
+def suggest_clean(source: Source) -> tuple[str, str]:
+    """What might be trusted, and that it is a guess."""
+    tags = {tag for e in source.episodes for tag in e.tags}
+    for tag in _GOOD:
+        if tag in tags:
+            return tag, ""
+    for column in columns_of(source):
+        values = {e.columns.get(column) for e in source.episodes}
+        if column.lower() in _SUCCESS and values == {True, False}:
+            return f'"{column}"' if column.lower() != column else column, ""
+    word = ". Nobody says which episodes are good, so that this is a guess: look at them and name"
+    if any(f.role == "reward" for f in source.features):
+        return "top 20% by return", f"{word} better ones with --clean"
+    return "shortest 20%", f"{word} better ones with --clean"
+
+
+def import_command(address: Address) -> str:
+    """What imports a source as it was looked at."""
+    place = parse_address(address.location).location
+    name = place.rstrip("/").rpartition("/")[2].split(".")[0].split("?")[0] or "mine"
+    parts = ["sdil", "import", shlex.quote(str(Address(address.location)))]
+    parts += ["--format", address.format] if address.format else []
+    for option, value in address.choices.items():
+        parts += [f"--{option}", shlex.quote(value)]
+    return " ".join([*parts, "--out", shlex.quote(f"demos/{name}")])
+
+
+def _print_head(source: Source) -> None:
+    lengths = np.array([e.steps for e in source.episodes])
+    print(plain(f"{source.location}: {source.format}"))
+    said = [
+        f"{key} {value}"
+        for key, value in source.about.items()
+        if isinstance(value, str | int | float)
+    ]
+    if said:
+        print_wrapped(", ".join(said)[:400])
+    print(
+        f"{len(lengths)} episodes, {int(lengths.sum())} steps; lengths {lengths.min()} to "
+        f"{lengths.max()}, half of them up to {int(np.median(lengths))}"
+    )
+
+
+def _print_features(source: Source) -> None:
+    rows = [
+        [f.name, _role(f), "x".join(map(str, f.shape)) or "1", f.dtype, f.unit or "", _entries(f)]
+        for f in source.features
+    ]
+    columns = ["feature", "taken for", "numbers", "type", "unit", "entries"]
+    print_table("features", columns, rows, text_columns=6)
+
+
+def _role(feature: Feature) -> str:
+    if feature.role == "image":
+        return "picture, left out"
+    return {"other": "left out"}.get(feature.role, feature.role)
+
+
+def _entries(feature: Feature) -> str:
+    shown = ", ".join(feature.entries[:6])
+    return shown + (", ..." if len(feature.entries) > 6 else "")
+
+
+def _print_kinds(source: Source) -> None:
+    """Tasks, filter keys, groups and columns, with how many episodes each has."""
+    for title, values in _kinds(source).items():
+        if not values:
+            continue
+        shown = [f"{name} ({count})" for name, count in list(values.items())[:_MOST_SHOWN]]
+        more = f" and {len(values) - _MOST_SHOWN} more" if len(values) > _MOST_SHOWN else ""
+        print_wrapped(f"{title}: {', '.join(shown)}{more}")
+    if columns_of(source):
+        print_wrapped(f"columns of episodes: {', '.join(columns_of(source)[:30])}")
+
+
+def _kinds(source: Source) -> dict[str, dict[str, int]]:
+    episodes = source.episodes
+    return {
+        "tasks": dict(Counter(e.task for e in episodes if e.task is not None)),
+        "filter keys": dict(sorted(Counter(t for e in episodes for t in e.tags).items())),
+        "groups": dict(Counter(e.group for e in episodes if e.group is not None)),
+    }
+
+
+def _as_json(
+    reading: Reading,
+    sets: tuple[int, int, str] | None,
+    guess: str,
+    odd: list[str],
+    unclear: str,
+    command: str,
+) -> dict[str, Any]:
+    source = reading.source
+    return {
+        "source": source.location,
+        "format": source.format,
+        "about": {k: v for k, v in source.about.items() if isinstance(v, str | int | float | None)},
+        "episodes": len(source.episodes),
+        "steps": sum(e.steps for e in source.episodes),
+        "lengths": [e.steps for e in source.episodes],
+        "features": [
+            {
+                "name": f.name,
+                "role": f.role,
+                "shape": list(f.shape),
+                "dtype": f.dtype,
+                "entries": list(f.entries),
+                "unit": f.unit,
+            }
+            for f in source.features
+        ],
+        **{name.replace(" ", "_"): kinds for name, kinds in _kinds(source).items()},
+        "columns": columns_of(source),
+        "clean": None if sets is None else sets[0],
+        "noisy": None if sets is None else sets[1],
+        "chosen": None if sets is None else sets[2],
+        "guessed": bool(guess),
+        "unclear": unclear or None,
+        "odd": odd,
+        "command": command,
+    }

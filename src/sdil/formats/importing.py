@@ -1,0 +1,364 @@
+"""A source becomes a folder of demonstrations, one episode at a time: it may be larger than memory.
+
+What is being written lies in a hidden folder beside the new one, with a note of how far it came and
+a checksum of that. Asked for the same again after a stop of any kind, the checksum decides whether
+work goes on there or begins anew; the new folder appears when it is whole.
+
+    .mine.importing/
+      importing.json                 what was asked for, how many episodes are done, their checksum
+      clean-v0/data/main_data.hdf5   in Minari's layout
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.files import (
+    clear_errors,
+    read_json,
+    refuse_existing,
+    require_room,
+    set_aside,
+    write_json,
+)
+from sdil.formats.folder import FORMAT_VERSION, write_about
+from sdil.formats.minari import Notes
+from sdil.formats.origin import Numbered
+from sdil.formats.reading import Reading
+from sdil.locks import locked
+from sdil.spaces import Spaces
+from sdil.trajectories import Trajectory
+
+_JOURNAL = "importing.json"
+_MARKER = "sdil.json"
+_SETS = ("clean", "noisy")
+_SECONDS = 5.0  # between two notes of how far it came
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ImportedFolder:
+    """What was written."""
+
+    folder: Path
+    episodes: dict[str, int]
+    """By set."""
+    steps: dict[str, int]
+    resumed: int
+    """Episodes that an earlier attempt had written already."""
+    chosen: str
+    """How clean and noisy episodes were chosen, in a sentence."""
+
+
+def work_folder(out: Path) -> Path:
+    """Where an import that was stopped waits to be gone on with."""
+    return out.with_name(f".{out.name}.importing")
+
+
+def import_source(
+    reading: Reading,
+    out: str | Path,
+    *,
+    task: str | None = None,
+    environment: str | None = None,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> ImportedFolder:
+    """Write what was chosen of a source as a folder of demonstrations, or go on with it."""
+    out = Path(out).absolute()
+    refuse_existing(out, overwrite=overwrite, marker=_MARKER)
+    clean, noisy, sentence = reading.sets
+    size = _size(reading)
+    with clear_errors(out, size), locked(out):
+        work = work_folder(out)
+        request = _request(reading)
+        state = _resume(work, request, reading)
+        if state is None:
+            shutil.rmtree(work, ignore_errors=True)
+            require_room(out, size)
+            state = _State(hashlib.sha256(_opening(reading.spaces)), {}, {}, 0)
+        resumed = state.done
+        try:
+            for name, positions in zip(_SETS, (clean, noisy), strict=True):
+                _write_set(reading, work, name, positions, state, request, on_progress)
+        except InputError:  # of the source, which must be mended or chosen from differently
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        about = {
+            "format": FORMAT_VERSION,
+            "task": task,
+            "environment": environment,
+            "origin": {"imported": f"{reading.source.format} {reading.source.location}"},
+            "spaces": reading.spaces.to_json(),
+            **reading.origin().to_json(),
+            **{name: state.notes[name].to_json() for name in _SETS},
+            "fingerprint": state.digest.hexdigest(),
+            "checksums": {},
+        }
+        write_about(work, about)
+        (work / _JOURNAL).unlink()
+        _take_place(work, out)
+    notes = state.notes
+    return ImportedFolder(
+        out,
+        {name: notes[name].episodes for name in _SETS},
+        {name: notes[name].steps for name in _SETS},
+        resumed,
+        sentence,
+    )
+
+
+@dataclass
+class _State:
+    """How far an import came."""
+
+    digest: Any
+    """Of all that was written so far, as `Demonstrations.fingerprint` has it."""
+    notes: dict[str, Notes]
+    """Of sets that are whole."""
+    held: dict[str, list[Trajectory]]
+    """Of each set that was begun: its episodes, without their numbers."""
+    done: int
+
+
+def _write_set(
+    reading: Reading,
+    work: Path,
+    name: str,
+    positions: Sequence[int],
+    state: _State,
+    request: str,
+    on_progress: OnProgress | None,
+) -> None:
+    """Write the episodes of a set that are not written yet, and then what Minari says of it."""
+    clean, noisy, _ = reading.sets
+    total = len(clean) + len(noisy)
+    if name not in state.held:
+        state.digest.update(b"set")
+    before = state.held.setdefault(name, [])
+    with _opened(work, name) as file:
+        noted = time.monotonic()
+        try:
+            for at, t in enumerate(reading.read_each(positions[len(before) :]), start=len(before)):
+                write_episode(file, at, t)
+                update_digest(state.digest, t)
+                before.append(_outline(t))
+                state.done += 1
+                if on_progress is not None:
+                    on_progress(state.done, total)
+                if time.monotonic() - noted > _SECONDS:
+                    _note(file, work, request, reading, name, state)
+                    noted = time.monotonic()
+        finally:  # Ctrl-C, a full disk, damage in the source: what is written stays
+            _note(file, work, request, reading, name, state)
+    state.notes[name] = _notes_of(before)
+    _write_metadata(work, name, reading.spaces, state.notes[name])
+
+
+def write_episode(file: Any, at: int, t: Trajectory) -> None:
+    """Write an episode in Minari's layout; arrays as one piece, which is quick to write and read.
+
+    What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
+    last observation twice where the final one is unknown.
+    """
+    steps = len(t)
+    group = file.create_group(f"episode_{at}")
+    seen = t.observations
+    if not t.has_final_observation:
+        seen = np.concatenate([seen, seen[-1:]])
+    ends = np.zeros(steps, bool)
+    ends[-1] = True
+    group["observations"], group["actions"] = seen, t.actions
+    group["rewards"] = np.full(steps, np.nan) if t.rewards is None else t.rewards
+    group["terminations"] = ends & t.terminated
+    group["truncations"] = ends & (not t.terminated)
+    group.attrs["id"] = at
+    group.attrs["total_steps"] = steps  # last: a group that has it is whole
+
+
+def update_digest(digest: Any, t: Trajectory) -> None:
+    """One more episode in a fingerprint."""
+    digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
+    digest.update(np.ascontiguousarray(t.observations).data)
+    digest.update(np.ascontiguousarray(t.actions).data)
+    digest.update(b"-" if t.rewards is None else np.ascontiguousarray(t.rewards).data)
+
+
+def _opening(spaces: Spaces) -> bytes:
+    return repr((spaces.observation, spaces.action)).encode()
+
+
+def _outline(t: Trajectory) -> Trajectory:
+    """An episode of the same length, name and kind whose numbers take no memory."""
+    steps = len(t)
+    rows = np.broadcast_to(np.float32(0), (len(t.observations),))
+    return Trajectory(
+        rows,
+        np.broadcast_to(np.float32(0), (steps,)),
+        None if t.rewards is None else np.broadcast_to(np.float64(0), (steps,)),
+        t.terminated,
+        t.id,
+        t.group,
+    )
+
+
+def _notes_of(episodes: Sequence[Trajectory]) -> Notes:
+    return Notes(
+        episodes=len(episodes),
+        steps=sum(map(len, episodes)),
+        ids=[t.id for t in episodes],
+        groups=[t.group for t in episodes],
+        without_rewards=[i for i, t in enumerate(episodes) if t.rewards is None],
+        without_final_observation=[
+            i for i, t in enumerate(episodes) if not t.has_final_observation
+        ],
+    )
+
+
+def _note(file: Any, work: Path, request: str, reading: Reading, name: str, state: _State) -> None:
+    """Write down how far it came."""
+    file.flush()
+    episodes = state.held[name]
+    write_json(
+        work / _JOURNAL,
+        {
+            "request": request,
+            "set": name,
+            "sets": {k: v.to_json() for k, v in {**state.notes, name: _notes_of(episodes)}.items()},
+            "frames": {k: v.to_json() for k, v in reading.frames.items()},
+            "digest": state.digest.hexdigest(),
+        },
+    )
+
+
+def _opened(work: Path, name: str) -> Any:
+    """The HDF5 file of a set, to append to."""
+    import h5py
+
+    folder = work / f"{name}-v0" / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    return h5py.File(folder / "main_data.hdf5", "a", track_order=True)
+
+
+def _write_metadata(work: Path, name: str, spaces: Spaces, notes: Notes) -> None:
+    """What Minari wants to know of a data set, in a file beside it."""
+    from minari import __version__
+    from minari.serialization import serialize_space
+
+    folder = work / f"{name}-v0" / "data"
+    size = (folder / "main_data.hdf5").stat().st_size
+    write_json(
+        folder / "metadata.json",
+        {
+            "total_episodes": notes.episodes,
+            "total_steps": notes.steps,
+            "data_format": "hdf5",
+            "jpeg_encoding": False,
+            "observation_space": serialize_space(spaces.observation),
+            "action_space": serialize_space(spaces.action),
+            "dataset_id": f"{name}-v0",
+            "minari_version": __version__,
+            "dataset_size": round(size / 1e6, 1),
+        },
+    )
+
+
+def _resume(work: Path, request: str, reading: Reading) -> _State | None:
+    """How far an earlier attempt at the same came, if all of that is as it was noted."""
+    if not (work / _JOURNAL).is_file():
+        return None
+    try:
+        said = read_json(work / _JOURNAL, what="an import")
+        if said["request"] != request:
+            return None
+        spaces = reading.spaces
+        state = _State(hashlib.sha256(_opening(spaces)), {}, {}, 0)
+        for name in _SETS:
+            if name not in said["sets"]:
+                break
+            notes = Notes.from_json(said["sets"][name])
+            state.digest.update(b"set")
+            state.held[name] = []
+            for t in _written(work, name, notes):
+                update_digest(state.digest, t)
+                state.held[name].append(_outline(t))
+                state.done += 1
+            if name != said["set"]:
+                state.notes[name] = notes
+        if state.digest.hexdigest() != said["digest"]:
+            return None
+        reading.frames.update({k: Numbered.from_json(v) for k, v in said["frames"].items()})
+        return state
+    except Exception:  # half a file, or not ours: HDF5, JSON and Notes each have their own
+        return None
+
+
+def _written(work: Path, name: str, notes: Notes) -> Iterator[Trajectory]:
+    """The episodes of a set that are noted as written; what came after them is removed."""
+    no_rewards, no_final = set(notes.without_rewards), set(notes.without_final_observation)
+    with _opened(work, name) as file:
+        for extra in [k for k in file if int(k.removeprefix("episode_")) >= notes.episodes]:
+            del file[extra]
+        for at in range(notes.episodes):
+            group = file[f"episode_{at}"]
+            actions = group["actions"][()]
+            yield Trajectory(
+                group["observations"][: len(actions) + (at not in no_final)],
+                actions,
+                None if at in no_rewards else group["rewards"][()],
+                bool(group["terminations"][-1]),
+                notes.ids[at],
+                notes.groups[at],
+            )
+
+
+def _request(reading: Reading) -> str:
+    """A hash of what is asked for: the source as it lies there, and what is chosen of it."""
+    source = reading.source
+    asked = repr(
+        (
+            source.format,
+            sorted(reading.address.choices.items()),
+            [(f.name, f.shape, f.dtype) for f in source.features],
+            [(e.id, e.steps) for e in source.episodes],
+            reading.sets[:2],
+            _files_state(Path(source.location)),
+        )
+    )
+    return hashlib.sha256(asked.encode()).hexdigest()
+
+
+def _files_state(path: Path) -> list[tuple[str, int, int]]:
+    """Size and time of every file of the source: one that changed is begun anew."""
+    if not path.exists():
+        return []
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+
+
+def _size(reading: Reading) -> int:
+    """At most how many bytes it takes."""
+    clean, noisy, _ = reading.sets
+    chosen = (*clean, *noisy)
+    steps = sum(reading.source.episodes[i].steps for i in chosen) // reading.every
+    row = reading.observation.width * reading.observation.dtype.itemsize
+    row += reading.action.width * reading.action.dtype.itemsize + 10
+    return (steps + len(chosen)) * row + 8_000 * len(chosen) + 200_000
+
+
+def _take_place(work: Path, out: Path) -> None:
+    if out.exists():
+        old = set_aside(out, is_good=True)
+        work.rename(out)
+        shutil.rmtree(old)
+    else:
+        work.rename(out)

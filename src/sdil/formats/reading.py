@@ -1,0 +1,358 @@
+"""Demonstrations out of other people's data: features, actions and trusted episodes are chosen.
+
+`sdil.read` reads all of it into memory; `importing.py` writes it to a folder one episode at a time.
+Both go through a `Reading`, which is what was chosen of a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.formats.origin import Imported, Numbered, Origin
+from sdil.formats.packing import Packing
+from sdil.formats.picking import Picked, pick, split_names
+from sdil.formats.recognise import Address, is_server, open_source, parse_address
+from sdil.formats.source import Episode, Recorded, Source
+from sdil.formats.trusted import choose, columns_of, offer
+from sdil.spaces import Array, Spaces
+from sdil.trajectories import Trajectory
+
+_MOST_COUNTED = 4096  # whole-number actions from 0 below this are counted; others are measured
+
+
+def read(
+    source: str | Path | Source,
+    *,
+    clean: str | Sequence[str | int] | None = None,
+    noisy: str | Sequence[str | int] | None = None,
+    features: str | Sequence[str] | None = None,
+    actions: str | Sequence[str] | None = None,
+    every: int | None = None,
+    task: str | None = None,
+    group: str | None = None,
+    format: str | None = None,
+    table: str | None = None,
+    episode: str | None = None,
+    time: str | None = None,
+) -> Imported:
+    """Demonstrations from a data set in any format that is known here; see docs/formats.md.
+
+    `clean` says which episodes are trusted (`sdil.formats.trusted`), `noisy` which are doubtful,
+    by default all others. `features` and `actions` name what is seen and done, by default all
+    that the source calls so, pictures left out. `every` keeps each n-th frame, `task` one of
+    several tasks, `group` is the column of episodes that a split keeps together. `table`,
+    `episode` and `time` are for tables: which one, and its columns for both.
+    """
+    chosen = {
+        "clean": _joined(clean),
+        "noisy": _joined(noisy),
+        "features": _joined(features),
+        "actions": _joined(actions),
+        "every": None if every is None else str(every),
+        "task": task,
+        "group": group,
+        "table": table,
+        "episode": episode,
+        "time": time,
+    }
+    if isinstance(source, str | Path):
+        address = parse_address(source)
+        address = Address(address.location, format or address.format, address.choices)
+        return open_reading(address.with_choices(**chosen)).read_all()
+    given = Address(source.location, source.format, {})
+    return Reading(source, given.with_choices(**chosen)).read_all()
+
+
+def open_reading(address: Address) -> Reading:
+    """Open the source at an address, with what was chosen of it."""
+    options = {k: address.choices[k] for k in ("table", "episode", "time") if k in address.choices}
+    source = open_source(_prefixed(address), **options)
+    return Reading(source, address)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was chosen of a source; nothing is read before it is asked for."""
+
+    source: Source
+    address: Address
+    frames: dict[str, Numbered] = field(default_factory=dict, repr=False)
+    """The source's own numbers of the episodes that were read and do not count 0, 1, 2, ..."""
+
+    @cached_property
+    def every(self) -> int:
+        text = self.address.choices.get("every", "1")
+        if not text.isdecimal() or int(text) < 1:
+            raise InputError(f"every n-th frame: n is a whole number from 1, not {text!r}")
+        return int(text)
+
+    @cached_property
+    def observation(self) -> Picked:
+        """What is seen."""
+        names = split_names(self.address.choices.get("features"))
+        beside = () if names else self.action.features
+        return pick(self.source, names, "observation", beside)
+
+    @cached_property
+    def action(self) -> Picked:
+        """What is done."""
+        return pick(self.source, split_names(self.address.choices.get("actions")), "action")
+
+    @cached_property
+    def candidates(self) -> tuple[int, ...]:
+        """The episodes of the task that was chosen, all of them if there is one."""
+        task = self.address.choices.get("task")
+        if task is None:
+            return tuple(range(len(self.source.episodes)))
+        tasks = list(dict.fromkeys(e.task for e in self.source.episodes if e.task is not None))
+        if task not in tasks and task.isdecimal() and int(task) < len(tasks):
+            task = tasks[int(task)]
+        found = tuple(i for i, e in enumerate(self.source.episodes) if e.task == task)
+        if not found:
+            raise InputError(
+                f"{self.source.location}: there is no task {task!r}; "
+                + (f"there are {'; '.join(tasks)}" if tasks else "it names no tasks")
+            )
+        return found
+
+    @cached_property
+    def sets(self) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+        """Positions of the clean and of the noisy episodes, and how they were chosen."""
+        said = self.address.choices
+        if "clean" not in said:
+            raise InputError(
+                f"{self.source.location}: which episodes are trusted? Say it with --clean. "
+                f"{offer(self.source)}"
+            )
+        clean = choose(self.source, said["clean"])
+        wanted = set(self.candidates)
+        first = tuple(i for i in clean.positions if i in wanted)
+        if not first:
+            raise InputError(
+                f"{self.source.location}: no episode of the task is among {clean.sentence}"
+            )
+        if "noisy" in said:
+            doubtful = choose(self.source, said["noisy"])
+            both = set(first) & set(doubtful.positions)
+            if both:
+                name = self.source.episodes[min(both)].id
+                raise InputError(f"{self.source.location}: episode {name!r} is clean and noisy")
+            rest = tuple(i for i in doubtful.positions if i in wanted)
+            others = f"noisy: {doubtful.sentence} ({len(rest)})"
+        else:
+            trusted = set(first)
+            rest = tuple(i for i in self.candidates if i not in trusted)
+            others = f"noisy: all others ({len(rest)})"
+        task = f" of the task {said['task']}" if "task" in said else ""
+        return first, rest, f"clean{task}: {clean.sentence} ({len(first)}); {others}"
+
+    @cached_property
+    def spaces(self) -> Spaces:
+        """Boxes without limits that keep every number; Discrete for a column of counted actions."""
+        seen = gym.spaces.Box(
+            -np.inf, np.inf, (self.observation.width,), _float(self.observation.dtype)
+        )
+        most = self._most_counted()
+        if most is not None:
+            return Spaces(seen, gym.spaces.Discrete(most + 1))
+        width = self.action.width
+        return Spaces(seen, gym.spaces.Box(-np.inf, np.inf, (width,), _float(self.action.dtype)))
+
+    def origin(self) -> Origin:
+        """Where the demonstrations come from, as far as they were read."""
+        tasks = {e.id: e.task for e in self.source.episodes if e.task is not None}
+        clean, noisy, sentence = self.sets
+        kept = {self.source.episodes[i].id for i in (*clean, *noisy)}
+        return Origin(
+            format=self.source.format,
+            location=_place(self.source.location),
+            choices=dict(self.address.choices),
+            chosen=sentence,
+            observation=self.observation.names,
+            action=self.action.names,
+            observation_units=self.observation.units,
+            action_units=self.action.units,
+            about=_plain(self.source.about),
+            frames=dict(self.frames),
+            tasks={k: v for k, v in tasks.items() if k in kept}
+            if len(set(tasks.values())) > 1
+            else {},
+        )
+
+    def read_one(self, position: int) -> Trajectory:
+        """One episode as it was chosen."""
+        episode = self.source.episodes[position]
+        where = f"{self.source.location}: episode {episode.id!r}"
+        wanted = list(dict.fromkeys(self.observation.features + self.action.features))
+        recorded = self.source.read(position, wanted)
+        steps, rows = _check_lengths(recorded, self.observation, self.action, where)
+        frames = np.arange(steps) if recorded.frames is None else np.asarray(recorded.frames)
+        seen = np.empty((rows, self.observation.width), self.observation.dtype)
+        done = np.empty((steps, self.action.width), self.action.dtype)
+        self.observation.fill(recorded.values, seen, where)
+        self.action.fill(recorded.values, done, where)
+        _check_finite(seen, self.observation, frames, where)
+        _check_finite(done, self.action, frames, where)
+        rewards = _rewards(recorded, steps, frames, where)
+        if self.every > 1:
+            at = np.arange(0, steps, self.every)
+            seen = seen[[*at, steps]] if rows > steps else seen[at]
+            done, frames = done[at], frames[at]
+            rewards = None if rewards is None else np.add.reduceat(rewards, at)
+        numbered = Numbered.of(frames)
+        if numbered != Numbered():
+            self.frames[episode.id] = numbered
+        if isinstance(self.spaces.action, gym.spaces.Discrete):
+            done = done[:, 0].astype(np.int64)
+        return Trajectory(
+            seen, done, rewards, recorded.terminated, episode.id, self._group_of(episode)
+        )
+
+    def read_each(self, positions: Sequence[int]) -> Iterator[Trajectory]:
+        """One after the other."""
+        for position in positions:
+            yield self.read_one(position)
+
+    def read_all(self) -> Imported:
+        """All of it, packed; one copy of every number."""
+        clean, noisy, _ = self.sets
+        lengths = [-(-self.source.episodes[i].steps // self.every) for i in (*clean, *noisy)]
+        packed = Packing(lengths, self.spaces, self.source.location)
+        for position in (*clean, *noisy):
+            packed.add(self.read_one(position))
+        every = packed.finish()
+        return Imported(every[: len(clean)], every[len(clean) :], self.spaces, self.origin())
+
+    def _group_of(self, episode: Episode) -> str | None:
+        column = self.address.choices.get("group")
+        if column is None or column == "group":
+            return episode.group
+        if column == "task":
+            return episode.task
+        if column not in columns_of(self.source):
+            known = ", ".join(columns_of(self.source)) or "none"
+            raise InputError(
+                f"{self.source.location}: episodes have no column {column!r} to group them by; "
+                f"there are {known}"
+            )
+        value = episode.columns.get(column)
+        return None if value is None else str(value)
+
+    def _most_counted(self) -> int | None:
+        """The largest action where actions are counted; one look at the actions alone."""
+        if not self.action.is_counted:
+            return None
+        clean, noisy, _ = self.sets
+        (name,) = self.action.features
+        (part,) = self.action.parts
+        most = 0
+        for position in (*clean, *noisy):
+            values = self.source.read(position, [name]).values[name]
+            flat = values.reshape(len(values), -1)
+            flat = flat if part.entries is None else flat[:, list(part.entries)]
+            if not len(flat):
+                continue
+            if flat.min() < 0 or flat.max() >= _MOST_COUNTED:
+                return None
+            most = max(most, int(flat.max()))
+        return most
+
+
+def _check_lengths(
+    recorded: Recorded, observation: Picked, action: Picked, where: str
+) -> tuple[int, int]:
+    """How many actions and observations an episode has; every feature agrees."""
+    for part in (*observation.parts, *action.parts):
+        values = recorded.values.get(part.feature.name)
+        if values is None:
+            raise InputError(f"{where}: {part.feature.name} is missing")
+        if values.shape[1:] != part.feature.shape:
+            raise InputError(
+                f"{where}: {part.feature.name} has shape {values.shape[1:]} per step, but "
+                f"{part.feature.shape} elsewhere in the data set"
+            )
+    steps = {n: len(recorded.values[n]) for n in action.features}
+    rows = {n: len(recorded.values[n]) for n in observation.features if n not in steps}
+    count = min(steps.values())
+    if max(steps.values()) > count:
+        raise InputError(f"{where}: actions differ in length: {_told(steps)}")
+    if not count:
+        raise InputError(f"{where} is empty: it needs at least one action")
+    for name, length in rows.items():
+        if length not in (count, count + 1):
+            raise InputError(f"{where}: {name} has {length} rows for {count} actions")
+    return count, min(rows.values(), default=count)
+
+
+def _told(lengths: dict[str, int]) -> str:
+    return ", ".join(f"{name} {length}" for name, length in lengths.items())
+
+
+def _check_finite(values: Array, picked: Picked, frames: Array, where: str) -> None:
+    if np.isfinite(values).all():
+        return
+    row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+    frame = int(frames[row]) if row < len(frames) else "after the last"
+    raise InputError(
+        f"{where}, row {frame}, {picked.names[column]}: {values[row, column]} is not a finite "
+        "number; leave the episode or the feature out, or mend the data"
+    )
+
+
+def _rewards(recorded: Recorded, steps: int, frames: Array, where: str) -> Array | None:
+    if recorded.rewards is None:
+        return None
+    rewards = np.asarray(recorded.rewards, np.float64).reshape(-1)
+    if len(rewards) != steps:
+        raise InputError(f"{where}: {len(rewards)} rewards for {steps} actions")
+    if not np.isfinite(rewards).all():
+        at = int(np.argmin(np.isfinite(rewards)))
+        raise InputError(
+            f"{where}, row {int(frames[at])}: the reward is {rewards[at]}, not a finite number"
+        )
+    return rewards
+
+
+def _joined(value: str | Sequence[str | int] | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return ",".join(map(str, value))
+
+
+def _prefixed(address: Address) -> str:
+    return str(Address(address.location, address.format))
+
+
+def _float(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
+    return np.float64 if dtype == np.float64 else np.float32
+
+
+def _place(location: str) -> str:
+    """Absolute, and of a server without the password."""
+    if is_server(location):
+        scheme, _, rest = location.partition("://")
+        login, at, host = rest.rpartition("@")
+        return f"{scheme}://{login.partition(':')[0]}{at}{host}"
+    path = Path(location)
+    return str(path.absolute()) if path.exists() else location
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of what a source says of itself."""
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,128 @@
+"""The Zarr replay buffer of Diffusion Policy: `data/*` end to end, `meta/episode_ends`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
+from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
+from sdil.spaces import Array
+
+_ACTIONS = ("action", "actions")
+_REWARDS = ("reward", "rewards")
+_BLOCK_BYTES = 32_000_000  # so much of each small array is kept, since chunks span episodes
+
+
+@dataclass(frozen=True)
+class ReplayBufferSource:
+    """An opened Zarr store."""
+
+    location: str
+    features: tuple[Feature, ...]
+    episodes: tuple[Episode, ...]
+    about: Mapping[str, Any]
+    _arrays: Mapping[str, Any]
+    _edges: Array
+    """Where each episode begins, and where the last one ends. (E+1,)"""
+    _blocks: dict[str, tuple[int, Array]] = field(default_factory=dict, repr=False)
+    format: str = "zarr"
+
+    def read(self, index: int, features: Sequence[str]) -> Recorded:
+        """These features of one episode; the last observation is unknown."""
+        first, last = int(self._edges[index]), int(self._edges[index + 1])
+        where = f"{self.location}: episode {self.episodes[index].id}, rows {first} to {last - 1}"
+        with clear_reading(where):
+            values = {name: self._rows(name, first, last) for name in features}
+            rewards = None
+            for name in _REWARDS:
+                if name in self._arrays:
+                    rewards = self._rows(name, first, last).reshape(-1)
+        return Recorded(values, False, rewards)
+
+    def _rows(self, name: str, first: int, last: int) -> Array:
+        """Rows of an array, out of a larger block that is read once."""
+        start, block = self._blocks.get(name, (0, np.empty(0)))
+        if not start <= first <= last <= start + len(block):
+            array = self._arrays[name]
+            row = max(1, int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize)
+            stop = max(last, min(int(array.shape[0]), first + _BLOCK_BYTES // row))
+            start, block = first, np.asarray(array[first:stop])
+            self._blocks[name] = (start, block)
+        return block[first - start : last - start]
+
+
+def open_replay_buffer(path: str | Path) -> ReplayBufferSource:
+    """Open a Zarr store, version 2 or 3, a folder or a zip file."""
+    location = str(path)
+    try:
+        import zarr
+    except ImportError:
+        raise InputError(
+            f'{location}: reading Zarr needs zarr: pip install "sdil[formats]"'
+        ) from None
+    root: Any
+    try:
+        if Path(path).is_file():
+            root = zarr.open_group(zarr.storage.ZipStore(path, mode="r"), mode="r")
+        else:
+            root = zarr.open_group(location, mode="r")
+        found = {str(name): item for name, item in root["data"].members()}
+        ends = np.asarray(root["meta"]["episode_ends"][:])
+    except Exception as error:  # zarr, numcodecs, zip and JSON each have their own
+        raise InputError(
+            f"{location}: it is no replay buffer that Zarr can open, with data/ and "
+            f"meta/episode_ends ({type(error).__name__}: {first_line(error)})"
+        ) from None
+    with clear_reading(location):
+        arrays = {}
+        for name, item in found.items():
+            check_numbers_like(item, f"{location}: data/{name}")
+            arrays[name] = item
+        edges = _check_ends(ends, {n: int(a.shape[0]) for n, a in arrays.items()}, location)
+        features = tuple(_feature(name, array) for name, array in sorted(arrays.items()))
+        episodes = tuple(
+            Episode(str(i), int(edges[i + 1] - edges[i]), columns={"first_row": int(edges[i])})
+            for i in range(len(edges) - 1)
+        )
+        return ReplayBufferSource(location, features, episodes, dict(root.attrs), arrays, edges)
+
+
+def _check_ends(ends: Array, lengths: Mapping[str, int], location: str) -> Array:
+    where = f"{location}: meta/episode_ends"
+    if ends.ndim != 1 or ends.dtype.kind not in "iu" or not len(ends):
+        raise InputError(f"{where} is no list of whole numbers")
+    edges = np.concatenate([[0], ends.astype(np.int64)])
+    backwards = np.flatnonzero(np.diff(edges) <= 0)
+    if len(backwards):
+        at = int(backwards[0])
+        raise InputError(
+            f"{where}: episode {at} would end at {edges[at + 1]} and begin at {edges[at]}"
+        )
+    for name, length in lengths.items():
+        if length != edges[-1]:
+            raise InputError(
+                f"{where}: the last episode ends at {edges[-1]}, but data/{name} has {length} rows"
+            )
+    if not lengths:
+        raise InputError(f"{location}: data/ holds no arrays")
+    return edges
+
+
+def _feature(name: str, array: Any) -> Feature:
+    shape = tuple(int(n) for n in array.shape[1:])
+    role: Role = "observation"
+    if name.startswith(OURS):
+        role = "other"
+    elif name in _ACTIONS:
+        role = "action"
+    elif name in _REWARDS:
+        role = "reward"
+    elif looks_like_image(shape):  # Diffusion Policy keeps them as floats from 0 to 255
+        role = "image"
+    return Feature(name, role, shape, str(np.dtype(array.dtype)))

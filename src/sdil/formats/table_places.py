@@ -1,0 +1,177 @@
+"""Where tables lie: files, a database file, a server. Their rows become the table `rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sdil.errors import InputError
+from sdil.formats.hdf5 import first_line
+from sdil.formats.recognise import is_server
+from sdil.formats.sql import quoted_name, quoted_text
+
+_CSV = (".csv", ".csv.gz", ".tsv")
+_PARQUET = (".parquet", ".pq")
+_EXTRA = "row_number() OVER () AS sdil_row"
+_POSTGRES_NUMBERS = {
+    "bool": "BOOLEAN",
+    "int2": "SMALLINT",
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "numeric": "DOUBLE",
+}
+
+
+def load_rows(connection: Any, location: str, table: str | None, scratch: Path) -> None:
+    """Make the table `rows`, with `sdil_row` (from 1) and, of files, `sdil_file`."""
+    where = place_of(location)
+    if is_server(location):
+        _copy_from_server(connection, location, table, scratch)
+        return
+    path = Path(location)
+    files = files_of(path)
+    with clear_sql(where):
+        if files and str(files[0]).lower().endswith(_PARQUET):
+            origin = f"read_parquet({_listed(files)}, union_by_name = true, filename = 'sdil_file')"
+        elif files and str(files[0]).lower().endswith(_CSV):
+            # all of it is looked at for types: a first page of whole numbers proves nothing
+            origin = (
+                f"read_csv({_listed(files)}, union_by_name = true, filename = 'sdil_file', "
+                "sample_size = -1)"
+            )
+        else:
+            _attach(connection, path, table)
+            return
+        if table is not None:
+            raise InputError(f"{where}: a table is named, but this is a file with one only")
+        connection.execute(
+            f"CREATE TABLE rows AS SELECT * REPLACE (parse_filename(sdil_file, true) AS "
+            f"sdil_file), {_EXTRA} FROM {origin}"
+        )
+
+
+def place_of(location: str) -> str:
+    """What errors call it: without the password of a server."""
+    if not is_server(location):
+        return location
+    scheme, _, rest = location.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+@contextmanager
+def clear_sql(where: str) -> Iterator[None]:
+    """What DuckDB says against a table, in one sentence that names the place."""
+    try:
+        yield
+    except (InputError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # DuckDB's own, and NumPy's
+        said = " ".join(str(error).split())[:300]
+        raise InputError(f"{where}: the table cannot be read ({said})") from None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The CSV or Parquet files of a place; none where it is a database."""
+    if path.is_dir():
+        return sorted(p for p in path.rglob("*") if str(p).lower().endswith((*_CSV, *_PARQUET)))
+    lower = str(path).lower()
+    if lower.endswith((*_CSV, *_PARQUET)):
+        return [path]
+    with path.open("rb") as file:
+        start = file.read(16)
+    return [] if start[8:12] == b"DUCK" else [path]
+
+
+def _listed(files: list[Path]) -> str:
+    return "[" + ", ".join(quoted_text(str(f)) for f in files) + "]"
+
+
+def _attach(connection: Any, path: Path, table: str | None) -> None:
+    with path.open("rb") as file:
+        if file.read(16)[8:12] != b"DUCK":
+            raise InputError(f"{path}: it is neither CSV, Parquet nor a DuckDB file")
+    connection.execute(f"ATTACH {quoted_text(path.absolute())} AS given (READ_ONLY)")
+    schema, name = table_of(connection, "given", table, str(path))
+    connection.execute(
+        f"CREATE TABLE rows AS SELECT *, {_EXTRA}, '' AS sdil_file "
+        f"FROM given.{quoted_name(schema)}.{quoted_name(name)}"
+    )
+    connection.execute("DETACH given")
+
+
+def table_of(connection: Any, database: str, table: str | None, where: str) -> tuple[str, str]:
+    """Schema and name of the table of a database that was asked for, or of the only one."""
+    within = f"database_name = {quoted_text(database)}"
+    rows = connection.execute(
+        f"SELECT schema_name, table_name FROM duckdb_tables() WHERE {within} AND NOT temporary "
+        f"UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE {within} "
+        "AND NOT internal ORDER BY 1, 2"
+    ).fetchall()
+    return _choose_table([(str(s), str(t)) for s, t in rows], table, where, "main")
+
+
+def _choose_table(
+    found: list[tuple[str, str]], asked: str | None, where: str, usual: str
+) -> tuple[str, str]:
+    names = [t if s == usual else f"{s}.{t}" for s, t in found]
+    if not found:
+        raise InputError(f"{where}: there is no table in it")
+    if asked is None and len(found) == 1:
+        return found[0]
+    for pair, name in zip(found, names, strict=True):
+        if asked in (name, ".".join(pair)):
+            return pair
+    what = (
+        "which table? Name it with --table." if asked is None else f"there is no table {asked!r}."
+    )
+    raise InputError(f"{where}: {what} There are {', '.join(names[:20])}")
+
+
+def _copy_from_server(connection: Any, url: str, table: str | None, scratch: Path) -> None:
+    """Copy a table of a PostgreSQL server to a file, and from there; numbers stay what they are."""
+    where = place_of(url)
+    try:
+        import psycopg
+    except ImportError:
+        raise InputError('reading PostgreSQL needs psycopg: pip install "sdil[postgres]"') from None
+    path = scratch / "rows.csv"
+    try:
+        with psycopg.connect(url, client_encoding="UTF8") as server, server.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute("SET LOCAL datestyle = 'ISO, YMD'")
+            cursor.execute(
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE "
+                "table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2"
+            )
+            found = [(str(s), str(t)) for s, t in cursor.fetchall()]
+            schema, name = _choose_table(found, table, where, "public")
+            cursor.execute(
+                "SELECT column_name, udt_name FROM information_schema.columns WHERE "
+                "table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+                (schema, name),
+            )
+            columns = {str(c): str(kind) for c, kind in cursor.fetchall()}
+            whole = f"{quoted_name(schema)}.{quoted_name(name)}"
+            with (
+                path.open("wb") as file,
+                cursor.copy(f"COPY (SELECT * FROM {whole}) TO STDOUT (FORMAT csv)") as rows,
+            ):
+                for block in rows:
+                    file.write(bytes(block))
+    except psycopg.Error as error:
+        raise InputError(f"{where}: PostgreSQL: {first_line(error)}") from None
+    kinds = ", ".join(
+        f"{quoted_text(n)}: {quoted_text(_POSTGRES_NUMBERS.get(k, 'VARCHAR'))}"
+        for n, k in columns.items()
+    )
+    with clear_sql(where):
+        connection.execute(
+            f"CREATE TABLE rows AS SELECT *, {_EXTRA}, '' AS sdil_file FROM read_csv("
+            f"{quoted_text(path)}, header = false, auto_detect = false, columns = {{{kinds}}}, "
+            f"quote = '\"', escape = '\"', delim = ',')"
+        )
+    path.unlink()

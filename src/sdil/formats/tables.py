@@ -1,0 +1,340 @@
+"""Tables: CSV, Parquet, a DuckDB file or a PostgreSQL server, read with DuckDB; a row is a step.
+
+A column numbers the episodes and one orders the steps; rows are sorted by them on opening, beyond
+memory if need be. Where there are several files and no column for it, each file is an episode.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.formats.source import Episode, Feature, Recorded
+from sdil.formats.sql import quoted_name, quoted_text
+from sdil.formats.table_columns import (
+    EPISODES,
+    REWARDS,
+    TASKS,
+    TERMINATIONS,
+    TIMES,
+    Column,
+    find_column,
+    find_group,
+    find_named,
+    make_features,
+)
+from sdil.formats.table_places import clear_sql, load_rows, place_of
+from sdil.spaces import Array
+
+_BLOCK = 65_536  # rows that are fetched at once
+_FILE = "sdil_file"
+_ROW = "sdil_row"
+_LARGE = 256_000_000  # bytes from which a sorted copy is kept on disk
+_MOST_TOLD = 5
+ONE_FILE_EACH = "one file each"
+"""What is said in the place of the column of episodes where there is none."""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """An opened table, its rows in order."""
+
+    location: str
+    features: tuple[Feature, ...]
+    episodes: tuple[Episode, ...]
+    about: Mapping[str, Any]
+    odd: tuple[str, ...]
+    """Gaps and duplicates of time."""
+    _connection: Any
+    _edges: Array
+    _columns: Mapping[str, Column]
+    _time: str | None
+    _repeated: Mapping[str, str]
+    """What is wrong with the time of an episode, by its name."""
+    table: str | None = None
+    """Which of a database was asked for."""
+    _block: dict[str, Any] = field(default_factory=dict, repr=False)
+    format: str = "table"
+
+    def read(self, index: int, features: Sequence[str]) -> Recorded:
+        """These columns of one episode; whole-number times are its frames."""
+        episode = self.episodes[index]
+        if episode.id in self._repeated:
+            raise InputError(self._repeated[episode.id])
+        names = {f: f for f in features}
+        reward = find_named(list(self._columns), REWARDS)
+        ended = find_named(list(self._columns), TERMINATIONS)
+        extra = [n for n in (reward, ended, self._time) if n is not None]
+        values = self._rows(index, [*names, *extra])
+        rewards = None
+        if reward is not None and self._columns[reward].number:
+            rewards = self._checked(values, reward, episode.id)
+        last = ended is not None and bool(self._checked(values, ended, episode.id)[-1])
+        frames = None
+        if self._time is not None and (self._columns[self._time].number or "f")[0] in "iu":
+            frames = self._checked(values, self._time, episode.id).astype(np.int64)
+        found = {n: self._checked(values, n, episode.id) for n in names}
+        return Recorded(found, last, rewards, frames)
+
+    @property
+    def episode_is_file(self) -> bool:
+        """Whether no column numbers the episodes, but each file is one."""
+        return self.about["episode_column"] == ONE_FILE_EACH
+
+    def rows_of(self, index: int) -> Array:
+        """Where each row of an episode stands in the table as it is stored, from 1. (T,)"""
+        return np.asarray(self._rows(index, [])[_ROW])
+
+    def _rows(self, index: int, names: Sequence[str]) -> Mapping[str, Array]:
+        first, last = int(self._edges[index]), int(self._edges[index + 1])
+        wanted = list(dict.fromkeys([*names, _ROW]))
+        held = self._block
+        if not (
+            held
+            and held["first"] <= first
+            and last <= held["last"]
+            and set(wanted) <= set(held["values"])
+        ):
+            stop = max(last, min(int(self._edges[-1]), first + _BLOCK))
+            columns = ", ".join(_fetched(self._columns.get(n), n) for n in wanted)
+            query = f"SELECT {columns} FROM steps WHERE rowid >= {first} AND rowid < {stop}"
+            with clear_sql(f"{self.location}: episode {self.episodes[index].id}"):
+                got = self._connection.execute(query + " ORDER BY rowid").fetchnumpy()
+            held.clear()
+            held.update(first=first, last=stop, values=got)
+        begin = held["first"]
+        return {n: held["values"][n][first - begin : last - begin] for n in wanted}
+
+    def _checked(self, values: Mapping[str, Array], name: str, episode: str) -> Array:
+        """A column without gaps in it, as numbers."""
+        array = values[name]
+        if isinstance(array, np.ma.MaskedArray):
+            if np.ma.getmaskarray(array).any():
+                at = int(np.argmax(np.ma.getmaskarray(array)))
+                raise InputError(
+                    f"{self.location}: episode {episode!r}, row {int(values[_ROW][at])}, "
+                    f"column {name}: it is empty; leave the column out, or fill it"
+                )
+            array = np.asarray(array.data)
+        column = self._columns[name]
+        if column.is_list:
+            return _stacked(array, column, values[_ROW], f"{self.location}: episode {episode!r}")
+        return array
+
+
+def open_table(
+    location: str | Path,
+    table: str | None = None,
+    episode: str | None = None,
+    time: str | None = None,
+) -> TableSource:
+    """Open a table by path or address; `table` is one of a database, the others are columns."""
+    import duckdb
+
+    where = place_of(str(location))
+    scratch = Path(tempfile.mkdtemp(prefix="sdil-table-"))
+    large = _size(str(location)) > _LARGE
+    connection = duckdb.connect(str(scratch / "steps.duckdb") if large else ":memory:")
+    finalizer = weakref.finalize(connection, _remove, scratch)
+    try:
+        connection.execute(f"SET temp_directory = {quoted_text(scratch / 'spill')}")
+        connection.execute("SET autoinstall_known_extensions = false")
+        load_rows(connection, str(location), table, scratch)
+        opened = _describe(connection, str(location), where, episode, time)
+        return replace(opened, table=table)
+    except BaseException:
+        connection.close()
+        finalizer()
+        raise
+
+
+def _describe(
+    connection: Any, location: str, where: str, episode: str | None, time: str | None
+) -> TableSource:
+    with clear_sql(where):
+        kinds = {str(r[0]): str(r[1]) for r in connection.execute("DESCRIBE rows").fetchall()}
+        names = [n for n in kinds if n not in (_FILE, _ROW)]
+        by = find_column(names, episode, EPISODES, where, "--episode")
+        order = find_column([n for n in names if n != by], time, TIMES, where, "--time")
+        if by is None and _count(connection, f"SELECT count(DISTINCT {_FILE}) FROM rows") > 1:
+            by = _FILE
+        if by is None:
+            raise InputError(
+                f"{where}: which column numbers the episodes? Name it with --episode. There are "
+                f"{', '.join(names[:20])}"
+            )
+        _refuse_empty(connection, by, order, where)
+        _sort(connection, by, order)
+        columns = [_column(connection, n, kinds[n], where) for n in names]
+        edges, episodes, constant = _episodes(connection, by, order, columns)
+        odd, repeated = _times(connection, by, order, columns, where)
+        features = make_features(columns, (by, order), constant)
+    about = {"episode_column": by if by != _FILE else ONE_FILE_EACH, "time_column": order}
+    return TableSource(
+        location,
+        features,
+        episodes,
+        about,
+        tuple(odd),
+        connection,
+        edges,
+        {c.name: c for c in columns},
+        order,
+        repeated,
+    )
+
+
+def _refuse_empty(connection: Any, by: str, order: str | None, where: str) -> None:
+    if not _count(connection, "SELECT count(*) FROM rows"):
+        raise InputError(f"{where}: the table is empty")
+    for name in (by, order):
+        if name is not None:
+            query = f"SELECT min({_ROW}) FROM rows WHERE {quoted_name(name)} IS NULL"
+            row = connection.execute(query).fetchone()[0]
+            if row is not None:
+                raise InputError(f"{where}: row {row}, column {name}: it is empty")
+
+
+def _sort(connection: Any, by: str, order: str | None) -> None:
+    """Make `steps`: rows in the order of episodes, as they first appear, and of time."""
+    key, at = quoted_name(by), quoted_name(order) if order else _ROW
+    unsorted = connection.execute(
+        f"SELECT count(*) FILTER (fresh), count(DISTINCT {key}), coalesce(bool_or(back), false) "
+        f"FROM (SELECT {key}, lag({key}) OVER w IS DISTINCT FROM {key} AS fresh, "
+        f"lag({key}) OVER w = {key} AND lag({at}) OVER w > {at} AS back "
+        f"FROM rows WINDOW w AS (ORDER BY {_ROW}))"
+    ).fetchone()
+    if unsorted[0] == unsorted[1] and not unsorted[2]:
+        connection.execute("ALTER TABLE rows RENAME TO steps")
+        return
+    connection.execute(
+        f"CREATE TABLE steps AS SELECT rows.* FROM rows JOIN (SELECT {key} AS sdil_by_key, "
+        f"min({_ROW}) AS sdil_begins_at FROM rows GROUP BY {key}) ON {key} = sdil_by_key "
+        f"ORDER BY sdil_begins_at, {at}, {_ROW}"
+    )
+    connection.execute("DROP TABLE rows")
+
+
+def _column(connection: Any, name: str, kind: str, where: str) -> Column:
+    column = Column(name, kind)
+    if not column.is_list:
+        return column
+    key = quoted_name(name)
+    low, high = connection.execute(f"SELECT min(len({key})), max(len({key})) FROM steps").fetchone()
+    if low is None or low != high:  # lists of several lengths are no feature
+        return column
+    return Column(name, kind, int(low))
+
+
+def _episodes(
+    connection: Any, by: str, order: str | None, columns: Sequence[Column]
+) -> tuple[Array, tuple[Episode, ...], dict[str, bool]]:
+    """Where each episode begins, what is known of each, and which columns never change in one."""
+    key = quoted_name(by)
+    plain = [c.name for c in columns if not c.is_list and c.name not in (by, order)]
+    asked = "".join(
+        f", min({quoted_name(n)}), min({quoted_name(n)}) IS NOT DISTINCT FROM "
+        f"max({quoted_name(n)}) AND count({quoted_name(n)}) IN (0, count(*))"
+        for n in plain
+    )
+    rows = connection.execute(
+        f"SELECT {key}, count(*), min(rowid){asked} FROM steps GROUP BY {key} ORDER BY min(rowid)"
+    ).fetchall()
+    edges = np.array([r[2] for r in rows] + [sum(r[1] for r in rows)], np.int64)
+    several = any(r[1] > 1 for r in rows)
+    constant = {n: several and all(r[4 + 2 * i] for r in rows) for i, n in enumerate(plain)}
+    known = [n for n in plain if constant[n] or not several]
+    group, task = find_group(known), find_named(known, TASKS)
+    found = []
+    for row in rows:
+        values = {n: row[3 + 2 * i] for i, n in enumerate(plain) if n in known}
+        found.append(
+            Episode(
+                str(row[0]),
+                int(row[1]),
+                None if group is None or values[group] is None else str(values[group]),
+                None if task is None or values[task] is None else str(values[task]),
+                columns=values,
+            )
+        )
+    ids = [e.id for e in found]
+    if len(set(ids)) < len(ids):
+        raise InputError(f"two episodes are called {next(i for i in ids if ids.count(i) > 1)!r}")
+    return edges, tuple(found), constant
+
+
+def _times(
+    connection: Any, by: str, order: str | None, columns: Sequence[Column], where: str
+) -> tuple[list[str], dict[str, str]]:
+    """Gaps and duplicates of time: a sentence for each, and what refuses an episode."""
+    if order is None:
+        return [], {}
+    key, at = quoted_name(by), quoted_name(order)
+    steps = (
+        f"SELECT {key} AS e, {at} AS t, {_ROW} AS r, lag({at}) OVER w AS b, "
+        f"lag({_ROW}) OVER w AS q FROM steps WINDOW w AS (PARTITION BY {key} ORDER BY rowid)"
+    )
+    repeated: dict[str, str] = {}
+    for e, t, r, q in connection.execute(
+        f"SELECT e, t, r, q FROM ({steps}) WHERE t = b ORDER BY r"
+    ).fetchall():
+        repeated.setdefault(
+            str(e),
+            f"{where}: episode {str(e)!r}: rows {q} and {r} have the same {order} ({t}); "
+            "remove one, or name another column with --time",
+        )
+    odd = list(repeated.values())
+    kind = next(c.number for c in columns if c.name == order) or "object"
+    if np.dtype(kind).kind in "iuf":
+        usual = f"(SELECT median(t - b) FROM ({steps}) WHERE t > b)"
+        gaps = connection.execute(
+            f"SELECT e, b, t, r FROM ({steps}) WHERE t - b > 1.5 * {usual} ORDER BY r"
+        ).fetchall()
+        odd += [
+            f"{where}: episode {str(e)!r}, row {r}: {order} jumps from {b} to {t}"
+            for e, b, t, r in gaps[:_MOST_TOLD]
+        ]
+        if len(gaps) > _MOST_TOLD:
+            odd.append(f"{where}: {len(gaps) - _MOST_TOLD} more jumps of {order}")
+    return odd, repeated
+
+
+def _fetched(column: Column | None, name: str) -> str:
+    """How a column is asked for: decimals as floats."""
+    key = quoted_name(name)
+    decimal = column is not None and column.kind.startswith("DECIMAL")
+    return f"{key}::DOUBLE AS {key}" if decimal else key
+
+
+def _stacked(lists: Array, column: Column, rows: Array, where: str) -> Array:
+    number = np.dtype(column.number or "float64")
+    out = np.empty((len(lists), column.size or 0), number)
+    for i, values in enumerate(lists):
+        if values is None or np.ma.is_masked(values):
+            raise InputError(f"{where}, row {int(rows[i])}, column {column.name}: it is empty")
+        out[i] = values
+    return out
+
+
+def _count(connection: Any, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _size(location: str) -> int:
+    path = Path(location)
+    if path.is_dir():
+        return sum(p.stat().st_size for p in path.iterdir() if p.is_file())
+    return path.stat().st_size if path.exists() else 0
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,159 @@
+"""Importing is streamed, whole or not at all, goes on where it stopped, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from layouts import episodes, write_d4rl, write_minari, write_numpy, write_robomimic, write_table
+
+import sdil
+from sdil.cli import main
+from sdil.errors import InputError
+from sdil.formats import importing
+from sdil.formats.folder import describe, origin_of
+from sdil.formats.importing import import_source, work_folder
+from sdil.formats.reading import open_reading
+from sdil.formats.recognise import parse_address
+
+
+def reading_of(path, **choices):
+    return open_reading(parse_address(path).with_choices(**choices))
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (write_robomimic, "a.hdf5"),
+        (write_d4rl, "b.hdf5"),
+        (write_minari, "c-v0"),
+        (write_numpy, "d.npz"),
+        (write_table, "e.csv"),
+    ],
+)
+def test_what_is_imported_is_what_is_read(tmp_path, write, name):
+    path = write(tmp_path / name)
+    done = import_source(reading_of(path, clean="0,2", every="2"), tmp_path / "mine")
+    loaded, read = (
+        sdil.load_demonstrations(tmp_path / "mine"),
+        sdil.read(path, clean="0,2", every=2),
+    )
+    assert loaded == read
+    assert loaded.fingerprint() == read.fingerprint()
+    assert done.episodes == {"clean": 2, "noisy": 4}
+    origin = origin_of(tmp_path / "mine")
+    assert origin == read.origin
+    steps = len(read.noisy[0])
+    assert origin.frames_of(read.noisy.ids[0], steps).tolist() == (
+        read.origin.frames_of(read.noisy.ids[0], steps).tolist()
+    )
+
+
+def test_minari_opens_it(tmp_path):
+    import minari
+
+    path = write_robomimic(tmp_path / "a.hdf5")
+    import_source(reading_of(path, clean="better"), tmp_path / "mine")
+    opened = minari.MinariDataset(tmp_path / "mine" / "noisy-v0" / "data")
+    assert opened.total_episodes == 4
+    first = next(opened.iterate_episodes())
+    np.testing.assert_array_equal(first.actions, episodes()[1]["action"])
+
+
+def test_a_saved_reading_keeps_its_names(tmp_path):
+    demos = sdil.read(write_robomimic(tmp_path / "a.hdf5"), clean="better", every=2)
+    sdil.save_demonstrations(demos, tmp_path / "mine")
+    assert origin_of(tmp_path / "mine") == demos.origin
+    about = json.loads((tmp_path / "mine" / "sdil.json").read_text())
+    assert about["names"]["action"] == ["actions[0]", "actions[1]"]
+    about["names"]["action"] = 3
+    (tmp_path / "mine" / "sdil.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="`source` or `names` is damaged"):
+        origin_of(tmp_path / "mine")
+
+
+def stop_after(count):
+    def on_progress(done, total):
+        if done == count:
+            raise KeyboardInterrupt
+
+    return on_progress
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_an_import_goes_on_where_it_stopped(tmp_path, count, monkeypatch):
+    path, out = write_d4rl(tmp_path / "b.hdf5"), tmp_path / "mine"
+    with pytest.raises(KeyboardInterrupt):
+        import_source(reading_of(path, clean="0,2"), out, on_progress=stop_after(count))
+    assert not out.exists()
+    assert work_folder(out).exists()
+    again = reading_of(path, clean="0,2")
+    asked = []
+    whole = type(again.source).read
+    monkeypatch.setattr(
+        type(again.source), "read", lambda s, i, f: asked.append(i) or whole(s, i, f)
+    )
+    done = import_source(again, out)
+    assert done.resumed == count
+    assert len(asked) == 6 - count  # what was written is not read again
+    assert not work_folder(out).exists()
+    read = sdil.read(path, clean="0,2")
+    assert sdil.load_demonstrations(out) == read
+    assert origin_of(out) == read.origin
+
+
+@pytest.mark.parametrize("damage", ["journal", "data", "other request", "source changed"])
+def test_what_does_not_fit_is_begun_anew(tmp_path, damage):
+    path, out = write_d4rl(tmp_path / "b.hdf5"), tmp_path / "mine"
+    with pytest.raises(KeyboardInterrupt):
+        import_source(reading_of(path, clean="0,2"), out, on_progress=stop_after(3))
+    work = work_folder(out)
+    clean = "0,2"
+    if damage == "journal":
+        (work / "importing.json").write_text("{")
+    elif damage == "data":
+        file = work / "clean-v0" / "data" / "main_data.hdf5"
+        content = bytearray(file.read_bytes())
+        at = content.find(episodes()[0]["action"].tobytes())
+        content[at] ^= 1
+        file.write_bytes(content)
+    elif damage == "other request":
+        clean = "1"
+    else:
+        write_d4rl(path, episodes(seed=1))
+    done = import_source(reading_of(path, clean=clean), out)
+    assert done.resumed == 0
+    assert sdil.load_demonstrations(out) == sdil.read(path, clean=clean)
+
+
+def test_damage_in_the_source_leaves_nothing(tmp_path):
+    data = episodes()
+    data[4]["action"][3, 0] = np.inf
+    path = write_robomimic(tmp_path / "a.hdf5", data)
+    with pytest.raises(InputError, match=r"'demo_4', row 3, actions\[0\]: inf"):
+        import_source(reading_of(path, clean="0"), tmp_path / "mine")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.hdf5"]
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    path = write_robomimic(tmp_path / "a.hdf5")
+    monkeypatch.setattr(importing, "_size", lambda reading: 10**18)
+    with pytest.raises(InputError, match="the disk is full"):
+        import_source(reading_of(path, clean="0"), tmp_path / "mine")
+
+
+def test_the_command(tmp_path, capsys):
+    path, out = write_robomimic(tmp_path / "a.hdf5"), tmp_path / "mine"
+    asked = ["import", str(path), "--out", str(out)]
+    assert main(asked) == 2
+    said = capsys.readouterr().err
+    assert "which episodes are trusted? Say it with --clean. There are filter keys better" in said
+    assert main([*asked, "--clean", "better", "--features", "obs/state"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "clean: those with the filter key better (2); noisy: all others (4)" in said
+    assert "pictures, left out: obs/image" in said
+    assert main([*asked, "--clean", "worse"]) == 2
+    assert main([*asked, "--clean", "worse", "--overwrite", "--json"]) == 0
+    capsys.readouterr()
+    assert describe(out)["source"]["choices"] == {"clean": "worse"}
