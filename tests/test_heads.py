@@ -37,7 +37,7 @@ def test_the_density_of_a_mixture_sums_to_one():
     for choice in (head.low[1], head.high[1]):
         units = torch.stack([grid, choice.expand(len(grid))], 1)
         for row in range(3):
-            density = head._log_density(outputs[row].expand(len(grid), -1), units).exp()
+            density = head.log_density(outputs[row].expand(len(grid), -1), units).exp()
             total[row] += torch.trapezoid(density, grid)
     torch.testing.assert_close(total, torch.ones(3, dtype=torch.float64), rtol=1e-4, atol=0)
 
@@ -64,7 +64,7 @@ def test_draws_are_those_of_the_density():
     drawn = head.encode(head.sample(outputs, torch.Generator().manual_seed(0)))[:, 0]
     edges = torch.linspace(-3, 3, 13, dtype=torch.float64)
     fine = torch.linspace(-3, 3, 1_201, dtype=torch.float64)
-    density = head._log_density(outputs[: len(fine)], fine[:, None]).exp()
+    density = head.log_density(outputs[: len(fine)], fine[:, None]).exp()
     expected = [
         torch.trapezoid(density[i : i + 101], fine[i : i + 101]) for i in range(0, 1_200, 100)
     ]
@@ -141,5 +141,5 @@ def test_constant_entries_and_other_spaces():
     outputs = torch.zeros(4, head.size)
     assert head.log_prob(outputs, torch.zeros(4, 2)).isfinite().all()
     assert head.mode(outputs).abs().max() < 0.1
-    with pytest.raises(InputError, match="actions are Discrete or Box, not MultiBinary"):
-        make_head(gym.spaces.MultiBinary(3))
+    with pytest.raises(InputError, match="actions are Discrete, Box, MultiDiscrete"):
+        make_head(gym.spaces.Text(3))
