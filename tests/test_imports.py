@@ -22,6 +22,7 @@ BASE_ORDER = {
     "spaces": {"errors", "nested"},
     "trajectories": {"errors", "spaces"},
     "demonstrations": {"errors", "spaces", "trajectories"},
+    "several": {"demonstrations", "errors", "spaces", "trajectories"},
     "windows": {"spaces", "trajectories"},
     "table": {"spaces"},
     "simulators": {"errors", "nested", "spaces", "table"},
@@ -41,7 +42,7 @@ BASE_ORDER = {
         *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
         *("saved", "judging", "demonstrations", "heads", "history", "nested"),
     },
-    "acting": {"errors", "limits", "demonstrations", "windows", "policy"},
+    "acting": {"errors", "limits", "demonstrations", "heads", "windows", "policy"},
 }
 BASE = set(BASE_ORDER)
 MAY_SEE = {  # `truth` is not among what everything is written in: no learner or judge sees it

@@ -81,12 +81,19 @@ def _walk(space: gym.Space[Any], name: str, found: list[Leaf]) -> None:
 
 
 def column_names(space: gym.Space[Any]) -> list[str]:
-    """What each number of an action is called: "arm[0]", "arm[1]", "grip"."""
+    """What each number of an action is called: "arm[0]", "arm[1]", "grip"; of one array "[0]"."""
     return [
         f"{leaf.name}[{', '.join(map(str, index))}]" if index else leaf.name
         for leaf in leaves_of(space)
         for index in np.ndindex(*(leaf.space.shape or ()))
     ]
+
+
+def counted_columns(space: gym.Space[Any]) -> Array:
+    """Which of its columns hold whole numbers that are counted, not measured. (columns,)"""
+    leaves = leaves_of(space)
+    counted = [not isinstance(leaf.space, gym.spaces.Box) for leaf in leaves]
+    return np.repeat(counted, [leaf.width for leaf in leaves])
 
 
 def limits_of(space: gym.Space[Any]) -> tuple[Array, Array]:
@@ -177,7 +184,7 @@ def shape_actions(space: gym.Space[Any], rows: Array) -> Any:
         if isinstance(part, gym.spaces.Tuple):
             return tuple(build(inner) for inner in part.spaces)
         values = rows[..., next(leaves).columns]
-        shaped = values.reshape(*rows.shape[:-1], *(part.shape or ())).astype(part.dtype)
+        shaped = values.reshape((*rows.shape[:-1], *(part.shape or ()))).astype(part.dtype)
         return shaped[()]  # a single counted part is a number
 
     return build(space)

@@ -21,7 +21,7 @@ from torch import Tensor
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
-from sdil.heads import Categorical, Distribution, counts_actions
+from sdil.heads import Categorical, Distribution
 from sdil.history import History
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
@@ -90,6 +90,8 @@ class Policy(Saved):
     """How far its learner has trusted the noisy set, where it says so."""
     rules: tuple[Rule, ...] = ()
     """How it acts, in this order."""
+    offers: tuple[Rule, ...] = ()
+    """Rules whose fields its demonstrations have set: how they are asked for by name."""
     why_not: Mapping[str, str] = MappingProxyType({})
     """Rules that its demonstrations do not speak for, and why."""
 
@@ -113,9 +115,9 @@ class Policy(Saved):
     def action_probs(self, window: Window) -> Tensor:
         """`p(a | window)` of counted actions. (B, number of actions), in double precision."""
         found = self.distribution(window)
-        if not counts_actions(found.head):
+        if not found.head.listed:
             raise InputError(
-                f"this policy's actions are real numbers ({self.spaces.action}): they have a "
+                f"this policy's actions cannot be listed ({self.spaces.action}): they have a "
                 "density, not a probability each. Ask `distribution(window)` or `log_likelihood`"
             )
         return found.outputs.softmax(1)
@@ -170,7 +172,13 @@ class Policy(Saved):
         """Whether it draws its actions even where it is asked to be deterministic."""
         return any(rule.draws for rule in self.rules)
 
-    def acting_by(self, rules: Sequence[Rule], why_not: Mapping[str, str] | None = None) -> Self:
+    def acting_by(
+        self,
+        rules: Sequence[Rule],
+        why_not: Mapping[str, str] | None = None,
+        *,
+        offers: Sequence[Rule] | None = None,
+    ) -> Self:
         """The same policy with other rules of acting."""
         for rule in rules:
             reason = _why_unfit(rule, self)
@@ -182,6 +190,8 @@ class Policy(Saved):
         other.rules = tuple(rules)
         if why_not is not None:
             other.why_not = dict(why_not)
+        if offers is not None:
+            other.offers = tuple(offers)
         return other
 
     def predict(
@@ -296,6 +306,7 @@ class Policy(Saved):
             "trusted": self.trusted,
             "acting": [rule.configuration() for rule in self.rules],
             "not_acting": dict(self.why_not),
+            "offers": [rule.configuration() for rule in self.offers],
         }
         tensors = {**self.tensors(), **judging}
         write_saved(Path(folder), POLICY, about, tensors, version=FORMAT_VERSION)
@@ -355,7 +366,8 @@ def read_policy(
         policy.trusted = str(about.get("trusted", ""))
         if about["judge"] is not None:
             policy.judge = rebuild_judge(about["judge"], judging, judges)
-        policy = policy.acting_by([rules(rule) for rule in about["acting"]], about["not_acting"])
+        acting, offers = ([rules(rule) for rule in about.get(k, [])] for k in ("acting", "offers"))
+        policy = policy.acting_by(acting, about["not_acting"], offers=offers)
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, POLICY, error)) from None
     return policy

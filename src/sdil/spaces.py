@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdil.errors import InputError
-from sdil.nested import has_parts, leaves_of, limits_of, row_space
+from sdil.nested import counted_columns, has_parts, leaves_of, limits_of, row_space
 
 Array = NDArray[Any]
 
@@ -124,7 +124,7 @@ def _kept(space: gym.Space[Any]) -> gym.Space[Any]:
 def find_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], str] | None:
     """Where `values` (N, *element) first leaves the space, and what is wrong there."""
     low, high = _limits(stored_space(space))
-    counted = _counted_columns(space)
+    counted = np.flatnonzero(counted_columns(space)) if has_parts(space) else None
     for begin in range(0, len(values), _ROWS_AT_ONCE):
         block = values[begin : begin + _ROWS_AT_ONCE]
         good = np.isfinite(block) if block.dtype.kind == "f" else np.ones(block.shape, bool)
@@ -139,14 +139,6 @@ def find_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], s
             what = f"lies outside {space}" if np.isfinite(value) else "is not a finite number"
             return (begin + row, *element), f"{at} = {value} {what}"
     return None
-
-
-def _counted_columns(space: gym.Space[Any]) -> Array | None:
-    """The columns of the rows of a `Dict` or `Tuple` that hold whole numbers."""
-    if not has_parts(space):
-        return None
-    counted = [not isinstance(leaf.space, gym.spaces.Box) for leaf in leaves_of(space)]
-    return np.flatnonzero(np.repeat(counted, [leaf.width for leaf in leaves_of(space)]))
 
 
 def find_loss(values: Array, number: np.dtype[Any]) -> tuple[tuple[int, ...], str] | None:
@@ -252,7 +244,7 @@ def _of_parts_from_json(value: dict[str, Any]) -> gym.Space[Any]:
         shape = [_whole(n, "shape") for n in value["shape"]]
         if not all(n > 0 for n in shape) or prod(shape) > _LARGEST_ELEMENT:
             raise InputError(f"its `shape` {shape} is negative or too large")
-        return gym.spaces.MultiBinary(shape)
+        return gym.spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
     parts = value["parts"]
     if not isinstance(parts, list):
         raise InputError("its `parts` are no list")

@@ -50,8 +50,9 @@ class _Choice(nn.Module):
         return self.head.encode(units[..., 0])
 
     def log_density(self, outputs: Tensor, units: Tensor, t: Tensor) -> Tensor:
-        chosen = units.long().expand(*outputs.shape[:-1], 1)
-        return (outputs / t).log_softmax(-1).gather(-1, chosen)[..., 0]
+        shape = torch.broadcast_shapes(outputs.shape[:-1], units.shape[:-1])
+        log_probs = (outputs / t).log_softmax(-1).expand(*shape, -1)
+        return log_probs.gather(-1, units.long().expand(*shape, 1))[..., 0]
 
     def best(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(-1, keepdim=True).to(outputs.dtype)
