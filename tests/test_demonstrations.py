@@ -120,7 +120,7 @@ def _nan(make, where="observations"):
             lambda m: Demonstrations(
                 clean=[m(3)], spaces=Spaces(gym.spaces.Dict(), gym.spaces.Discrete(4))
             ),
-            "not supported yet",
+            "has no parts",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 import sdil
 from sdil import BC, InputError, load_policy
 from sdil.evaluation.metrics import predict_recorded
-from sdil.policy import History
+from sdil.history import History
 from sdil.windows import Windows
 
 

@@ -13,6 +13,7 @@ from sdil.tasks import get_task as get_task  # registers our environments with G
 
 if TYPE_CHECKING:
     from sdil.acting import ListenToValue as ListenToValue
+    from sdil.acting import NotStuck as NotStuck
     from sdil.acting import Sample as Sample
     from sdil.acting import WithoutCircles as WithoutCircles
     from sdil.algorithms import load_judge as load_judge
@@ -46,9 +47,12 @@ if TYPE_CHECKING:
     from sdil.judges.deminf import DemInf as DemInf
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
+    from sdil.nested import flatten_actions as flatten_actions
     from sdil.runs import judge as judge
     from sdil.runs import resume as resume
     from sdil.runs import train as train
+    from sdil.several import TellTask as TellTask
+    from sdil.several import join_tasks as join_tasks
     from sdil.spaces import Spaces as Spaces
     from sdil.trajectories import Trajectory as Trajectory
 
@@ -76,6 +80,7 @@ _HOMES = {
     "ListenToValue": "sdil.acting",
     "PU": "sdil.judges.pu",
     "Sample": "sdil.acting",
+    "NotStuck": "sdil.acting",
     "WithoutCircles": "sdil.acting",
     "judge": "sdil.runs",
     "load_judge": "sdil.algorithms",
@@ -85,6 +90,9 @@ _HOMES = {
     "train": "sdil.runs",
     "InputError": "sdil.errors",
     "Spaces": "sdil.spaces",
+    "TellTask": "sdil.several",
+    "flatten_actions": "sdil.nested",
+    "join_tasks": "sdil.several",
     "Trajectory": "sdil.trajectories",
     "curate": "sdil.curation",
     "did_it_help": "sdil.evaluation.helped",

@@ -5,26 +5,30 @@ greedily where it has no rule; rules are saved with it as a chain. Each is a fro
 
 - `WithoutCircles`: back in a state that it has just been in, it does what it has tried least there;
 - `ListenToValue`: where several actions were recorded, it listens to what its judge says of each;
+- `NotStuck`, where actions cannot be listed: near where it has been for longer than clean
+  demonstrations ever stay, it does what it has tried least there;
 - `Sample`: an action is drawn, not the likeliest taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
-import gymnasium as gym
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.limits import Count, Positive
+from sdil.heads import Distribution
+from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.policy import Policy, Rule
 from sdil.windows import DistinctStates, Window, Windows
 
+_TRIES = 32  # draws from which another action is taken
+_MOST = 0.99  # of clean steps: how long they stay near where they were
 _AGAIN = 1e-6  # what is left of an action's probability for each time it was tried more often
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
@@ -76,6 +80,63 @@ class ListenToValue:
 
 
 @dataclass(frozen=True)
+class NotStuck:
+    """Near where it has been for longer than clean demonstrations stay, it does something else.
+
+    For real-valued states and actions, where no state comes again. Of some draws of the policy's
+    own it does the one that is farthest from what it has tried there. The draws are always the
+    same, so that what it does follows from what it sees.
+    """
+
+    moves: tuple[Weight, ...] = ()
+    """How far each entry of a state moves in a step of the data; 0: it does not count. `fit` finds
+    it."""
+    stays: CountOrNone = 0
+    """Of the last steps so many may lie near the state of now: clean demonstrations do that."""
+    near: Positive = 0.25
+    """Nearer than this share of a usual step is near."""
+    memory: Count = 30
+    """Steps for which it remembers where it was and what it did."""
+
+    name: ClassVar[str] = "not-stuck"
+    draws: ClassVar[bool] = False
+
+    @property
+    def look_back(self) -> int:
+        return self.memory
+
+    def __call__(self, probs: Tensor, window: Window, policy: Policy) -> Tensor:
+        """Of listed actions it says nothing: `WithoutCircles` does."""
+        return probs
+
+    def instead(self, found: Distribution, chosen: Tensor, window: Window) -> Tensor:
+        near = self.is_near(window.state[:, None], window.past_states) & window.mask  # (B, M)
+        stuck = torch.where(near.sum(1) > self.stays)[0]
+        if not len(stuck):
+            return chosen
+        head, rows = found.head, found.outputs[stuck]
+        noise = head.noise((_TRIES,), torch.Generator().manual_seed(0)).to(rows.dtype)
+        shape = len(stuck), _TRIES, -1
+        drawn = head.decode(head.pick(rows[:, None].expand(*shape), noise.expand(*shape)))
+        past = window.past_actions[stuck]  # (B, M, *action)
+        apart = head.square_distance(drawn[:, :, None], past[:, None])  # (B, tries, M)
+        apart = apart.masked_fill(~near[stuck][:, None], torch.inf).amin(2)
+        other = chosen.clone()
+        other[stuck] = drawn[torch.arange(len(stuck)), apart.argmax(1)].to(chosen.dtype)
+        return other
+
+    def is_near(self, states: Tensor, others: Tensor) -> Tensor:
+        """Whether states are near others, both (..., *observation). (...)"""
+        moves = torch.tensor(self.moves, dtype=torch.float64)
+        counts = moves > 0
+        steps = (states - others).flatten(states.ndim - 1).double()[..., counts] / moves[counts]
+        return steps.square().mean(-1) < self.near**2
+
+    def configuration(self) -> dict[str, Any]:
+        return {"rule": self.name, **asdict(self), "moves": list(self.moves)}
+
+
+@dataclass(frozen=True)
 class Sample:
     """An action is drawn, with torch's global generator, not the likeliest taken."""
 
@@ -93,11 +154,12 @@ class Sample:
         return {"rule": self.name, **asdict(self)}
 
 
-RULES: dict[str, type[WithoutCircles] | type[ListenToValue] | type[Sample]] = {
-    rule.name: rule for rule in (WithoutCircles, ListenToValue, Sample)
+RULES: dict[str, type[WithoutCircles] | type[ListenToValue] | type[NotStuck] | type[Sample]] = {
+    rule.name: rule for rule in (WithoutCircles, ListenToValue, NotStuck, Sample)
 }
 GREEDY, DEFAULT = "greedy", "default"
 _REAL = "its actions are real numbers, and none comes again"
+_CHUNKS = "it acts on several predictions before it looks again"
 WAYS = (DEFAULT, GREEDY, *RULES)
 """What `acting=` takes by name."""
 
@@ -105,6 +167,8 @@ WAYS = (DEFAULT, GREEDY, *RULES)
 def rule_of(configuration: dict[str, Any]) -> Rule:
     """The inverse of a rule's `configuration`."""
     fields = dict(configuration)
+    if "moves" in fields:
+        fields["moves"] = tuple(map(float, fields["moves"]))
     return RULES[fields.pop("rule")](**fields)
 
 
@@ -117,9 +181,15 @@ def act_by(policy: AnyPolicy, acting: str | Rule | Sequence[Rule]) -> AnyPolicy:
             raise InputError(f"there is no way of acting {acting!r}; there are {', '.join(WAYS)}")
         if acting == DEFAULT:
             return policy
-        acting = () if acting == GREEDY else (RULES[acting](),)
+        known = {rule.name: rule for rule in (*policy.rules, *policy.offers)}
+        acting = () if acting == GREEDY else (known.get(acting) or RULES[acting](),)
     if any(isinstance(rule, ListenToValue) for rule in acting):
         _advice(policy)  # refuses a policy that has nobody to listen to
+    if any(isinstance(rule, NotStuck) and not any(rule.moves) for rule in acting):
+        raise InputError(
+            "not-stuck must know how far states move in a step: fit the policy with this version, "
+            "or give sdil.NotStuck(moves=...)"
+        )
     return policy.acting_by(acting)
 
 
@@ -135,9 +205,21 @@ def suit(policy: AnyPolicy, train: Demonstrations, *, greedy: bool = True) -> An
     """
     rules: list[Rule] = []
     why_not: dict[str, str] = {}
-    if not isinstance(train.spaces.action, gym.spaces.Discrete):
+    if not train.spaces.listed:
         why_not = dict.fromkeys((ListenToValue.name, WithoutCircles.name), _REAL)
-        return policy.acting_by((), why_not)
+        stuck, reason = _watch_moves(train)
+        if policy.act_on > 1:
+            reason = _CHUNKS
+        if reason is not None:
+            why_not[NotStuck.name] = reason
+        offers = () if stuck is None or policy.act_on > 1 else (stuck,)
+        return policy.acting_by(
+            () if greedy or reason is not None else offers, why_not, offers=offers
+        )
+    if policy.act_on > 1:
+        return policy.acting_by(
+            (), dict.fromkeys((ListenToValue.name, WithoutCircles.name), _CHUNKS)
+        )
     if policy.judge is not None and policy.judge.advice() is not None:
         rules.append(ListenToValue())
     else:
@@ -170,6 +252,28 @@ def _why_circles(train: Demonstrations, memory: int) -> str | None:
     if again[:n_clean].sum() > back[:n_clean].sum() / 2:
         return "clean demonstrations that come back to a state repeat what they did there"
     return None
+
+
+def _watch_moves(train: Demonstrations) -> tuple[NotStuck | None, str | None]:
+    """The rule as the clean demonstrations have it, and why it is not called for, if so."""
+    windows = Windows(train.clean, NotStuck().memory)
+    following, exists = windows.next_states_at(torch.arange(len(windows)))
+    now = windows.observations[windows.rows]
+    steps = (following - now).flatten(1).double()[exists]
+    if not len(steps) or not steps.any():
+        return None, "no clean demonstration shows how far states move in a step"
+    rule = NotStuck(moves=tuple(steps.square().mean(0).sqrt().tolist()))
+    stays = []
+    for part in windows.parts():
+        window = windows.at(part)
+        stays.append((rule.is_near(window.state[:, None], window.past_states) & window.mask).sum(1))
+    usual = int(torch.cat(stays).double().quantile(_MOST))
+    rule = replace(rule, stays=usual)
+    if usual > rule.memory // 2:
+        return rule, (
+            f"clean demonstrations stay near where they were for {usual} of {rule.memory} steps"
+        )
+    return rule, None
 
 
 def prefer_untried(probs: Tensor, window: Window) -> Tensor:

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.spaces import Array, Spaces, element_shape, find_fault, find_loss, infer_spaces
+from sdil.spaces import (
+    Array,
+    Spaces,
+    element_shape,
+    element_type,
+    find_fault,
+    find_loss,
+    infer_spaces,
+)
 from sdil.trajectories import Trajectories, Trajectory
 
 
@@ -297,10 +305,11 @@ def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
                 f"{where} have shape {array.shape[1:]} per step, but the space is {space}; "
                 "clean and noisy episodes must come from the same spaces"
             )
-        if array.dtype == space.dtype or space.dtype is None:
+        kept = element_type(space)
+        if array.dtype == kept:
             continue
-        if space.dtype.kind == "f":
-            _raise_at(find_loss(array, space.dtype), name, trajectory, label)
+        if kept.kind == "f":
+            _raise_at(find_loss(array, kept), name, trajectory, label)
             continue
         if array.dtype.kind == "f":
             wrong = np.argwhere(array != np.floor(array))

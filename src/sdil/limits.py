@@ -112,6 +112,8 @@ def fits(value: Any, hint: Any) -> bool:
         return any(fits(value, each) for each in get_args(hint))
     if get_origin(hint) is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
+    if get_origin(hint) is tuple:  # of any length
+        return isinstance(value, tuple) and all(fits(each, get_args(hint)[0]) for each in value)
     if hint is float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return False
@@ -136,4 +138,6 @@ def allowed(hint: Any) -> str:
         if len(get_args(hint)) == 1:
             return f'"{get_args(hint)[0]}"'
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"a tuple, each {allowed(get_args(hint)[0])}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[hint]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass, replace
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,72 +21,20 @@ from torch import Tensor
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
-from sdil.heads import Categorical, Distribution, counts_actions
+from sdil.heads import Categorical, Distribution
+from sdil.history import History
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
+from sdil.nested import shape_actions
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces, element_shape
 from sdil.training import below, nest, not_below
 from sdil.trajectories import Trajectory
-from sdil.windows import Window, Windows, cut
+from sdil.windows import Window, Windows
 
 FORMAT_VERSION = 2
 POLICY = "policy"  # the stem of its files
-
-
-@dataclass(frozen=True)
-class History:
-    """The last M steps of n episodes that are being acted in, newest at the end."""
-
-    states: Tensor
-    """(n, M, *observation)"""
-    actions: Tensor
-    """(n, M, *action)"""
-    ages: Tensor
-    """How many steps each episode has behind it. (n,)"""
-
-    @staticmethod
-    def none(spaces: Spaces, n: int, look_back: int) -> History:
-        """What n episodes that begin now have behind them."""
-        observation, action = spaces.observation, spaces.action
-        states = np.zeros((n, look_back, *element_shape(observation)), observation.dtype)
-        actions = np.zeros((n, look_back, *element_shape(action)), action.dtype)
-        ages = torch.zeros(n, dtype=torch.int64)
-        return History(torch.from_numpy(states), torch.from_numpy(actions), ages)
-
-    def window(self, observations: Tensor) -> Window:
-        """What a policy sees now; cut by the same code as the windows it was trained on."""
-        n, look_back = self.actions.shape[:2]
-        states = torch.cat([self.states, observations[:, None]], 1)  # (n, M+1, *observation)
-        numbers = torch.arange(n)
-        return cut(
-            states.flatten(0, 1),
-            self.actions.flatten(0, 1),
-            rows=numbers * (look_back + 1) + look_back,
-            steps=numbers * look_back + look_back,
-            times=self.ages,
-            look_back=look_back,
-        )
-
-    def after(self, observations: Tensor, actions: Tensor) -> History:
-        """The history one step later."""
-        if self.actions.shape[1] == 0:
-            return History(self.states, self.actions, self.ages + 1)
-        return History(
-            torch.cat([self.states[:, 1:], observations[:, None]], 1),
-            torch.cat([self.actions[:, 1:], actions[:, None]], 1),
-            self.ages + 1,
-        )
-
-    def keep(self, episodes: Array) -> History:
-        """The part that belongs to these episodes."""
-        chosen = torch.from_numpy(episodes)
-        return History(self.states[chosen], self.actions[chosen], self.ages[chosen])
-
-    def restarted(self, episode_start: Tensor) -> History:
-        """The same, with nothing behind the episodes that start now."""
-        return History(self.states, self.actions, torch.where(episode_start, 0, self.ages))
 
 
 class Rule(Protocol):
@@ -114,6 +61,15 @@ class Rule(Protocol):
         ...
 
 
+@runtime_checkable
+class Redirecting(Rule, Protocol):
+    """A rule for actions that cannot be listed: it may do something else instead."""
+
+    def instead(self, found: Distribution, chosen: Tensor, window: Window) -> Tensor:
+        """What is done in place of `chosen`. (B, *action)"""
+        ...
+
+
 class Policy(Saved):
     """A policy. `spaces` and `look_back` say what it expects.
 
@@ -124,6 +80,8 @@ class Policy(Saved):
 
     look_back: int
     """Past steps that `action_probs` looks at."""
+    act_on: int = 1
+    """Actions that it plans and does before it looks again."""
     learner: str
     """The name of the learner that made it: for the record only."""
     judge: FittedJudge | None = None
@@ -132,6 +90,8 @@ class Policy(Saved):
     """How far its learner has trusted the noisy set, where it says so."""
     rules: tuple[Rule, ...] = ()
     """How it acts, in this order."""
+    offers: tuple[Rule, ...] = ()
+    """Rules whose fields its demonstrations have set: how they are asked for by name."""
     why_not: Mapping[str, str] = MappingProxyType({})
     """Rules that its demonstrations do not speak for, and why."""
 
@@ -146,12 +106,18 @@ class Policy(Saved):
         probs = self.action_probs(window)
         return Distribution(Categorical(probs.shape[1]), probs.log())
 
+    def plan(self, window: Window) -> Distribution:
+        """What it would do now and in the steps that follow; of one that looks at every step what
+        it would do now. (B, act_on, ...)"""
+        found = self.distribution(window)
+        return Distribution(found.head, found.outputs[:, None])
+
     def action_probs(self, window: Window) -> Tensor:
         """`p(a | window)` of counted actions. (B, number of actions), in double precision."""
         found = self.distribution(window)
-        if not counts_actions(found.head):
+        if not found.head.listed:
             raise InputError(
-                f"this policy's actions are real numbers ({self.spaces.action}): they have a "
+                f"this policy's actions cannot be listed ({self.spaces.action}): they have a "
                 "density, not a probability each. Ask `distribution(window)` or `log_likelihood`"
             )
         return found.outputs.softmax(1)
@@ -206,20 +172,26 @@ class Policy(Saved):
         """Whether it draws its actions even where it is asked to be deterministic."""
         return any(rule.draws for rule in self.rules)
 
-    def acting_by(self, rules: Sequence[Rule], why_not: Mapping[str, str] | None = None) -> Self:
+    def acting_by(
+        self,
+        rules: Sequence[Rule],
+        why_not: Mapping[str, str] | None = None,
+        *,
+        offers: Sequence[Rule] | None = None,
+    ) -> Self:
         """The same policy with other rules of acting."""
         for rule in rules:
-            if not rule.draws and not isinstance(self.spaces.action, gym.spaces.Discrete):
-                raise InputError(
-                    f"{rule.name} is a rule for counted actions; this policy's are real numbers "
-                    f"({self.spaces.action})"
-                )
+            reason = _why_unfit(rule, self)
+            if reason is not None:
+                raise InputError(f"{rule.name} {reason}")
             if is_dataclass(rule):
                 check_fields(rule, rule.name)
         other = copy(self)
         other.rules = tuple(rules)
         if why_not is not None:
             other.why_not = dict(why_not)
+        if offers is not None:
+            other.offers = tuple(offers)
         return other
 
     def predict(
@@ -228,8 +200,9 @@ class Policy(Saved):
         state: Any = None,
         episode_start: Array | None = None,
         deterministic: bool = True,
-    ) -> tuple[Array, Any]:
-        """Actions for one observation or a batch, and the state to pass in next time.
+    ) -> tuple[Any, Any]:
+        """Actions for one observation or a batch, and the state to pass in next time. Those of a
+        `Dict` or `Tuple` have its form; of a batch each part has a leading axis.
 
         `state` None means that all episodes start now; `episode_start` (n,) marks those that do.
         With `deterministic` False, actions are drawn with torch's global generator.
@@ -256,6 +229,7 @@ class Policy(Saved):
             not isinstance(history, History)
             or len(history.ages) != len(batch)
             or history.actions.shape[1] != self.remembers
+            or (history.planned is not None and history.planned.shape[1] != self.act_on)
         ):
             raise InputError(
                 "`state` must be what predict returned for the same number of episodes, by the "
@@ -266,10 +240,13 @@ class Policy(Saved):
             history = history.restarted(starts)
         draw = self.draws or not deterministic
         with torch.no_grad():
-            chosen = self._act(history.window(seen), draw=draw)
+            if self.act_on == 1:
+                chosen = self._act(history.window(seen), draw=draw)
+            else:
+                chosen, history = self._go_on(history, seen, draw=draw)
         actions = chosen.numpy()
         history = history.after(seen, chosen)
-        return (actions[0] if single else actions), history
+        return shape_actions(self.spaces.action, actions[0] if single else actions), history
 
     def probs_of_acting(self, observations: Array) -> Array:
         """How likely each action is by its rules, in states where nothing is behind it. (n, A)"""
@@ -280,12 +257,35 @@ class Policy(Saved):
 
     def _act(self, window: Window, *, draw: bool) -> Tensor:
         """(n, *action)"""
-        if isinstance(self.spaces.action, gym.spaces.Discrete):
+        if self.spaces.listed:
             probs = self._by_rules(window)  # (n, A)
             return torch.multinomial(probs, 1)[:, 0] if draw else probs.argmax(1)
         found = self.distribution(window.latest(self.look_back))
-        warm = prod(getattr(rule, "temperature", 1.0) for rule in self.rules)  # of those that draw
-        return found.sample(t=warm) if draw else found.mode()
+        chosen = found.sample(t=self._warmth()) if draw else found.mode()
+        for rule in self.rules:
+            if isinstance(rule, Redirecting):
+                chosen = rule.instead(found, chosen, window.latest(rule.look_back))
+        return chosen
+
+    def _warmth(self) -> float:
+        """The temperature of those of its rules that draw."""
+        return prod(getattr(rule, "temperature", 1.0) for rule in self.rules)
+
+    def _go_on(self, history: History, seen: Tensor, *, draw: bool) -> tuple[Tensor, History]:
+        """What was planned, or the first of a new plan where nothing of the last is left; and what
+        is planned now. (n, *action)"""
+        planned, pending = history.planned, history.pending
+        if planned is None or pending is None:
+            planned = history.actions.new_zeros(len(seen), self.act_on, *history.actions.shape[2:])
+            pending = torch.zeros(len(seen), dtype=torch.int64)
+        empty = pending == 0
+        if empty.any():
+            found = self.plan(history.window(seen).latest(self.look_back))
+            anew = found.sample(t=self._warmth()) if draw else found.mode()  # (n, act_on, *action)
+            planned = torch.where(_spread(empty, anew), anew, planned)
+            pending = torch.where(empty, self.act_on, pending)
+        chosen = planned[torch.arange(len(seen)), self.act_on - pending]
+        return chosen, replace(history, planned=planned, pending=pending - 1)
 
     def _by_rules(self, window: Window) -> Tensor:
         probs = self.action_probs(window.latest(self.look_back))
@@ -306,9 +306,29 @@ class Policy(Saved):
             "trusted": self.trusted,
             "acting": [rule.configuration() for rule in self.rules],
             "not_acting": dict(self.why_not),
+            "offers": [rule.configuration() for rule in self.offers],
         }
         tensors = {**self.tensors(), **judging}
         write_saved(Path(folder), POLICY, about, tensors, version=FORMAT_VERSION)
+
+
+def _why_unfit(rule: Rule, policy: Policy) -> str | None:
+    """Why a policy cannot act by a rule; None where it can."""
+    if rule.draws:
+        return None
+    if policy.act_on > 1:
+        return (
+            f"decides at every step; this policy looks only every {policy.act_on} steps (`act_on`)"
+        )
+    real = f"this policy's are real numbers ({policy.spaces.action})"
+    if isinstance(rule, Redirecting):
+        return "is a rule for actions that cannot be listed" if policy.spaces.listed else None
+    return None if policy.spaces.listed else f"is a rule for counted actions; {real}"
+
+
+def _spread(rows: Tensor, values: Tensor) -> Tensor:
+    """(n,) with axes added behind, so that it chooses among `values` (n, ...)."""
+    return rows.view(-1, *[1] * (values.ndim - 1))
 
 
 def _check_finite(batch: Array) -> None:
@@ -346,7 +366,8 @@ def read_policy(
         policy.trusted = str(about.get("trusted", ""))
         if about["judge"] is not None:
             policy.judge = rebuild_judge(about["judge"], judging, judges)
-        policy = policy.acting_by([rules(rule) for rule in about["acting"]], about["not_acting"])
+        acting, offers = ([rules(rule) for rule in about.get(k, [])] for k in ("acting", "offers"))
+        policy = policy.acting_by(acting, about["not_acting"], offers=offers)
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, POLICY, error)) from None
     return policy

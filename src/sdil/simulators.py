@@ -20,6 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.nested import action_of, shape_actions
 from sdil.spaces import Array, Spaces
 from sdil.table import Table, TableWalk
 
@@ -123,9 +124,10 @@ class GymSimulator(Simulator):
 
     def step(self, actions: Array) -> Moved:
         after, now = [], []
+        done = shape_actions(self.spaces.action, actions)
         terminated, cut_off = np.zeros(self.n, bool), np.zeros(self.n, bool)
         for i, env in enumerate(self.envs):
-            seen, _, terminated[i], truncated, _ = env.step(actions[i])
+            seen, _, terminated[i], truncated, _ = env.step(action_of(env.action_space, done, i))
             cut_off[i] = truncated and not terminated[i]
             after.append(np.array(seen))  # a reset may reuse its memory
             now.append(self._reset(env) if terminated[i] or truncated else seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdil.errors import InputError
+from sdil.nested import counted_columns, has_parts, leaves_of, limits_of, row_space
 
 Array = NDArray[Any]
 
@@ -26,6 +28,11 @@ class Spaces:
 
     observation: gym.Space[Any]
     action: gym.Space[Any]
+
+    @property
+    def listed(self) -> int:
+        """How many actions there are, where they can be listed and each has its probability."""
+        return int(self.action.n) if isinstance(self.action, gym.spaces.Discrete) else 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -93,23 +100,38 @@ def _floating(array: Array) -> bool:
 
 
 def element_shape(space: gym.Space[Any]) -> tuple[int, ...]:
-    """The shape of one element; spaces other than Box and Discrete are refused here."""
-    if not isinstance(space, gym.spaces.Box | gym.spaces.Discrete):
-        raise InputError(
-            f"the space {space} is not supported yet: observations and actions are Box or Discrete "
-            "(gymnasium.spaces.flatten turns others into a Box)"
-        )
-    return space.shape or ()
+    """The shape in which one element is kept; what no data set can keep is refused here."""
+    return _kept(space).shape or ()
+
+
+def element_type(space: gym.Space[Any]) -> np.dtype[Any]:
+    """The number type in which its elements are kept."""
+    number = _kept(space).dtype
+    assert number is not None
+    return number
+
+
+def stored_space(space: gym.Space[Any]) -> gym.Space[Any]:
+    """The space of the arrays in which its elements are kept: of a `Dict` or `Tuple` its rows."""
+    return row_space(space) if has_parts(space) else space
+
+
+def _kept(space: gym.Space[Any]) -> gym.Space[Any]:
+    leaves_of(space)  # refuses what is none of ours
+    return stored_space(space)
 
 
 def find_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], str] | None:
     """Where `values` (N, *element) first leaves the space, and what is wrong there."""
-    low, high = _limits(space)
+    low, high = _limits(stored_space(space))
+    counted = np.flatnonzero(counted_columns(space)) if has_parts(space) else None
     for begin in range(0, len(values), _ROWS_AT_ONCE):
         block = values[begin : begin + _ROWS_AT_ONCE]
         good = np.isfinite(block) if block.dtype.kind == "f" else np.ones(block.shape, bool)
         if low is not None:
             good &= (block >= low) & (block <= high)
+        if counted is not None:
+            good[:, counted] &= block[:, counted] == np.floor(block[:, counted])
         if not good.all():
             row, *element = (int(j) for j in np.argwhere(~good)[0])
             value = block[(row, *element)]
@@ -154,9 +176,8 @@ def find_loss(values: Array, number: np.dtype[Any]) -> tuple[tuple[int, ...], st
 
 def _limits(space: gym.Space[Any]) -> tuple[Any, Any]:
     """The lowest and highest element, or (None, None) where there is no limit."""
-    if isinstance(space, gym.spaces.Discrete):
-        return space.start, space.start + space.n - 1
-    assert isinstance(space, gym.spaces.Box)
+    if not isinstance(space, gym.spaces.Box):
+        return limits_of(space)
     unbounded = not space.bounded_below.any() and not space.bounded_above.any()
     if unbounded and space.dtype.kind == "f":  # whole numbers have the limits of their type
         return None, None
@@ -167,6 +188,20 @@ def _space_to_json(space: gym.Space[Any]) -> dict[str, Any]:
     if isinstance(space, gym.spaces.Discrete):
         narrow = {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
         return {"type": "Discrete", "n": int(space.n), "start": int(space.start), **narrow}
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return {
+            "type": "MultiDiscrete",
+            "nvec": space.nvec.tolist(),
+            "start": space.start.tolist(),
+            "dtype": str(space.dtype),
+        }
+    if isinstance(space, gym.spaces.MultiBinary):
+        return {"type": "MultiBinary", "shape": list(space.shape)}
+    if isinstance(space, gym.spaces.Dict):  # a list: the order of its columns is that of its keys
+        parts = [[key, _space_to_json(part)] for key, part in space.spaces.items()]
+        return {"type": "Dict", "parts": parts}
+    if isinstance(space, gym.spaces.Tuple):
+        return {"type": "Tuple", "parts": [_space_to_json(part) for part in space.spaces]}
     shape = list(element_shape(space))
     assert isinstance(space, gym.spaces.Box)
     limits = {}
@@ -185,8 +220,10 @@ def _space_from_json(value: dict[str, Any]) -> gym.Space[Any]:
         number = np.dtype(value.get("dtype", "int64")).type
         n, start = (_whole(value[key], key) for key in ("n", "start"))
         return gym.spaces.Discrete(n, start=start, dtype=number)
+    if value["type"] in ("MultiDiscrete", "MultiBinary", "Dict", "Tuple"):
+        return _of_parts_from_json(value)
     if value["type"] != "Box" or not isinstance(value["shape"], list):
-        raise InputError("its `type` is neither Box nor Discrete, or its `shape` is no list")
+        raise InputError("its `type` is unknown, or its `shape` is no list")
     dtype, shape = np.dtype(value["dtype"]), tuple(_whole(n, "shape") for n in value["shape"])
     if not all(n >= 0 for n in shape) or prod(shape) > _LARGEST_ELEMENT:
         raise InputError(f"its `shape` {shape} is negative or too large")
@@ -194,6 +231,26 @@ def _space_from_json(value: dict[str, Any]) -> gym.Space[Any]:
     if (low > high).any():
         raise InputError("a `low` lies above its `high`")
     return gym.spaces.Box(low, high, shape, dtype.type)
+
+
+def _of_parts_from_json(value: dict[str, Any]) -> gym.Space[Any]:
+    if value["type"] == "MultiDiscrete":
+        number = np.dtype(value["dtype"]).type
+        counts, start = (np.array(value[key], np.int64) for key in ("nvec", "start"))
+        if counts.size > _LARGEST_ELEMENT or (counts < 1).any():
+            raise InputError("its `nvec` is not a list of numbers from 1")
+        return gym.spaces.MultiDiscrete(counts, dtype=number, start=start)
+    if value["type"] == "MultiBinary":
+        shape = [_whole(n, "shape") for n in value["shape"]]
+        if not all(n > 0 for n in shape) or prod(shape) > _LARGEST_ELEMENT:
+            raise InputError(f"its `shape` {shape} is negative or too large")
+        return gym.spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
+    parts = value["parts"]
+    if not isinstance(parts, list):
+        raise InputError("its `parts` are no list")
+    if value["type"] == "Tuple":
+        return gym.spaces.Tuple([_space_from_json(part) for part in parts])
+    return gym.spaces.Dict(OrderedDict((str(key), _space_from_json(part)) for key, part in parts))
 
 
 def _limit_from_json(texts: list[str], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -219,7 +276,8 @@ def require_vectors(spaces: Spaces, who: str) -> None:
     action = spaces.action
     if isinstance(action, gym.spaces.Discrete) and action.start != 0:
         raise InputError(f"{who} needs actions that count from 0, but the data has {action}")
-    if isinstance(action, gym.spaces.Box) and action.dtype.kind != "f":
+    boxes = [leaf.space for leaf in leaves_of(action) if isinstance(leaf.space, gym.spaces.Box)]
+    if any(box.dtype.kind != "f" for box in boxes):
         raise InputError(f"{who} needs actions that are counted or real, but the data has {action}")
     if not isinstance(spaces.observation, gym.spaces.Box) or len(spaces.observation.shape) != 1:
         raise InputError(

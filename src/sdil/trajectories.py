@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.spaces import Array, Spaces, element_shape
+from sdil.spaces import Array, Spaces, element_shape, element_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,8 @@ class Trajectory:
     observations: Array
     """What was seen. (T+1, *observation), or (T, *observation) where the last one is unknown."""
     actions: Array
-    """What was done. (T, *action); discrete actions are (T,) integers."""
+    """What was done. (T, *action); discrete actions are (T,) integers, those of a `Dict` or `Tuple`
+    rows of numbers (`sdil.flatten_actions`)."""
     rewards: Array | None = None
     """What the environment paid. (T,), or None where unknown. Learners never read it."""
     terminated: bool = True
@@ -130,9 +131,11 @@ class Trajectories(Sequence[Trajectory]):
         lengths = np.array([len(t) for t in items], np.int64)
         rows = np.array([len(t.observations) for t in items], np.int64)
         observations = np.empty(
-            (int(rows.sum()), *element_shape(spaces.observation)), spaces.observation.dtype
+            (int(rows.sum()), *element_shape(spaces.observation)), element_type(spaces.observation)
         )
-        actions = np.empty((int(lengths.sum()), *element_shape(spaces.action)), spaces.action.dtype)
+        actions = np.empty(
+            (int(lengths.sum()), *element_shape(spaces.action)), element_type(spaces.action)
+        )
         rewards = np.full(int(lengths.sum()), np.nan)
         first_row, first_step = _starts(rows), _starts(lengths)
         for t, row, step in zip(items, first_row, first_step, strict=True):

@@ -100,10 +100,10 @@ class Windows:
         self.rows = torch.from_numpy(trajectories.rows())
         self.steps = torch.from_numpy(trajectories.steps())
         self.times = torch.from_numpy(trajectories.times())
-        last = (
-            self.times
-            == torch.from_numpy(np.repeat(trajectories.lengths, trajectories.lengths)) - 1
-        )
+        lengths = torch.from_numpy(np.repeat(trajectories.lengths, trajectories.lengths))
+        self.left = lengths - 1 - self.times
+        """Steps of the same episode that follow. (N,)"""
+        last = self.left == 0
         final = torch.from_numpy(np.repeat(trajectories.has_final, trajectories.lengths))
         self.has_next = ~last | final
         terminated = torch.from_numpy(np.repeat(trajectories.terminated, trajectories.lengths))
@@ -135,6 +135,15 @@ class Windows:
     def actions_at(self, index: Tensor) -> Tensor:
         """The actions taken at these steps. (B, *action)"""
         return self.actions.index_select(0, self.steps.index_select(0, index))
+
+    def actions_ahead(self, index: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The actions of these steps and of those that follow, `count` altogether (B, count,
+        *action), and which of them exist: after an episode's end none does. (B, count)"""
+        ahead = torch.arange(count)
+        exists = ahead <= self.left.index_select(0, index)[:, None]
+        steps = self.steps.index_select(0, index)[:, None] + torch.where(exists, ahead, 0)
+        found = self.actions.index_select(0, steps.flatten())
+        return found.view(*exists.shape, *self.actions.shape[1:]), exists
 
     def next_states_at(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""

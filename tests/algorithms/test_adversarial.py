@@ -24,7 +24,9 @@ from sdil.algorithms.adversarial import (
 from sdil.algorithms.airl import ShapedDiscriminator
 from sdil.algorithms.density_irl import Density
 from sdil.algorithms.ppo import Rollout, Steps
+from sdil.heads import Categorical, Considered
 from sdil.networks.policies import Architecture, PlainNetwork
+from sdil.networks.raters import ActionRater, taken
 from sdil.training import Optimisation, seeded
 
 FEW = {  # three rounds
@@ -49,9 +51,19 @@ def steps_of(states, actions, ended=None) -> Steps:
     return Steps(states, states, torch.as_tensor(actions), states, ended)
 
 
+def two_actions() -> StateActionDiscriminator:
+    return StateActionDiscriminator(ActionRater(1, Categorical(2), 8, 1))
+
+
 def rollout_of(steps: Steps) -> Rollout:
     n = len(steps)
-    return Rollout(steps, torch.zeros(1, n, dtype=torch.bool), steps.features[:0], steps.features)
+    return Rollout(
+        steps,
+        torch.zeros(1, n, dtype=torch.bool),
+        steps.features[:0],
+        steps.features,
+        steps.actions,
+    )
 
 
 def test_the_judges_loss_by_hand():
@@ -80,7 +92,7 @@ def test_judge_and_absorbing_state_learn_the_ratio_of_occupancies():
     demonstrated = steps_of(state, [0, 0, 0, 1], [True, False, True, False])
     practised = rollout_of(steps_of(state, [0, 1, 1, 1], [True, False, False, False]))
     with seeded(0) as generator:
-        judge = StateActionDiscriminator(1, 2, 8, 1)
+        judge = two_actions()
     optimisation = Optimisation(
         {"judge": judge}, learning_rate=0.03, weight_decay=0.0, generator=generator
     )
@@ -106,7 +118,7 @@ def test_acil_pays_less_for_what_bad_examples_do():
     practised = rollout_of(steps_of(state, [0, 0, 1, 1]))
     settings = {"learning_rate": 0.03, "weight_decay": 0.0}
     with seeded(0) as generator:
-        first, second = StateActionDiscriminator(1, 2, 8, 1), StateActionDiscriminator(1, 2, 8, 1)
+        first, second = two_actions(), two_actions()
     adversary = Adversary(
         first,
         clean,
@@ -142,9 +154,13 @@ def test_airls_logit_by_hand_and_at_its_optimum(monkeypatch):
         out = judge(steps)
         for i in range(5):
             after = 0.0 if ended[i] else 0.9 * float(judge.h(following[i]))
-            f = float(judge.g(states[i])[actions[i]]) + after - float(judge.h(states[i]))
+            f = (
+                float(judge.g(states[i : i + 1], actions[i : i + 1]))
+                + after
+                - float(judge.h(states[i]))
+            )
             assert float(out[i]) == pytest.approx(f - float(log_pi[i, actions[i]]), abs=1e-5)
-        judge.g.load_state_dict(network.body.state_dict())  # log pi, but for a constant per state
+        judge.g.body.load_state_dict(network.body.state_dict())  # log pi + a constant
         monkeypatch.setattr(
             judge.h, "forward", lambda states: network.body(states).logsumexp(1, keepdim=True)
         )
@@ -156,13 +172,14 @@ def test_airls_logit_by_hand_and_at_its_optimum(monkeypatch):
 def test_offline_losses_by_hand():
     logits = torch.tensor([[1.0, -1.0]], requires_grad=True)
     probs = torch.tensor([[0.25, 0.75]])
-    loss = offline_judge_loss(logits, torch.tensor([1]), probs)
+    loss = offline_judge_loss(logits[:, 1], logits, probs)
     soft = lambda x: math.log(1 + math.exp(x))  # noqa: E731
     assert loss.item() == pytest.approx(soft(1) + 0.25 * soft(1) + 0.75 * soft(-1))
     log_probs = probs.log().requires_grad_()
+    listed = Considered(torch.arange(2)[None], log_probs, log_probs.exp(), drawn=False)
     rewards = torch.tensor([[2.0, 4.0]])
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
-    loss = offline_policy_loss(rewards, log_probs, 0.1)
+    loss = offline_policy_loss(rewards, listed, 0.1)
     assert loss.item() == pytest.approx(-(0.5 + 3.0) - 0.1 * entropy)
 
 
@@ -171,17 +188,22 @@ def test_offline_gail_is_at_rest_where_the_policy_is_the_demonstrator():
     demonstrated = torch.tensor([0, 0, 0, 1])
     probs = torch.tensor([[0.75, 0.25]]).expand(4, 2)
     logits = torch.zeros(4, 2, requires_grad=True)
-    offline_judge_loss(logits, demonstrated, probs).backward()
+    offline_judge_loss(taken(logits, demonstrated), logits, probs).backward()
     torch.testing.assert_close(logits.grad.sum(0), torch.zeros(2))
     own = torch.zeros(4, 2, requires_grad=True)
-    offline_policy_loss(F.softplus(logits), own.log_softmax(1), 0.0).backward()
+    listed = Categorical(2).consider(own, torch.Generator(), 1)
+    offline_policy_loss(F.softplus(logits), listed, 0.0).backward()
     torch.testing.assert_close(own.grad, torch.zeros(4, 2))
 
 
 def test_densities_by_hand():
     """Two centres one apart, bandwidth 1, one input."""
     density = Density(
-        torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]), 2, bandwidth=1.0, state_weight=0.25
+        torch.tensor([[0.0], [1.0]]),
+        torch.tensor([0, 1]),
+        Categorical(2),
+        bandwidth=1.0,
+        state_weight=0.25,
     )
     out = density.log_density(torch.tensor([[0.0], [3.0]]))
     other = math.exp(-1.0)

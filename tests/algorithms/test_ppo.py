@@ -8,9 +8,9 @@ import torch
 import sdil
 from sdil import Spaces
 from sdil.algorithms.ppo import PPO, Rollout, Settings, Steps, advantages, practise
+from sdil.history import History
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.policy import History
 from sdil.simulators import simulator
 from sdil.table import Table
 from sdil.training import Optimisation, seeded
@@ -100,7 +100,9 @@ def test_what_follows_an_end_is_worth_the_absorbing_reward_and_a_time_out_what_t
         ended=torch.tensor([True, False, False, False]),
     )  # fmt: skip
     cut_off = torch.tensor([[False, True], [False, False]])  # two steps of two episodes
-    rollout = Rollout(steps, cut_off, after_cut=features[3:], last=features[:2])
+    rollout = Rollout(
+        steps, cut_off, after_cut=features[3:], last=features[:2], picked=steps.actions
+    )
     with torch.no_grad():
         critic = ppo.values(features)
         out = ppo.next_values(rollout, critic, torch.tensor(7.0))

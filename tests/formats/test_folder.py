@@ -416,7 +416,7 @@ def test_a_folder_of_an_earlier_version_is_read_without_the_check(writable):
         (lambda a: a["spaces"]["action"].update(n="7"), "the action space: `n` is not a whole"),
         (lambda a: a["spaces"]["action"].update(n=-7), "the action space: "),
         (lambda a: a["spaces"]["action"].update(n=10**30), "the action space: "),
-        (lambda a: a["spaces"]["action"].update(type="Tuple"), "neither Box nor Discrete"),
+        (lambda a: a["spaces"]["action"].update(type="Text"), "its `type` is unknown"),
         (lambda a: a["spaces"]["observation"].update(shape=[10**12]), "negative or too large"),
         (lambda a: a["spaces"]["observation"].update(shape=[-1]), "negative or too large"),
         (lambda a: a["spaces"]["observation"].update(shape="153"), "`shape` is no list"),

@@ -29,7 +29,6 @@ from sdil.algorithms.adversarial import (
     judge_loss,
     offline_judge_loss,
     offline_policy_loss,
-    taken,
 )
 from sdil.algorithms.ppo import Reward, Rollout, Steps
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
@@ -119,34 +118,35 @@ class ACIL(RewardLearner):
     def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
         windows = lesson.windows
         noisy = Windows(lesson.train.noisy, self.look_back)
-        adversarial, cooperative = self._judge(lesson), self._judge(lesson)
+        adversarial = lesson.rater(self.hidden, self.layers)
+        cooperative = lesson.rater(self.hidden, self.layers)
 
         def losses(index: Tensor) -> dict[str, Tensor]:
-            log_probs = lesson.network(windows.at(index)).log_softmax(1)
-            states, actions = lesson.states(windows, index), windows.actions_at(index)
-            each_action = adversarial.each_action(states)
-            rewards = F.softplus(each_action)
-            terms = {"judge": offline_judge_loss(each_action, actions, log_probs.exp())}
+            own = lesson.consider(lesson.network(windows.at(index)))
+            asked = lesson.states(windows, index), windows.actions_at(index), own.actions
+            demonstrated, each = adversarial.both(*asked)
+            rewards = F.softplus(each)
+            terms = {"judge": offline_judge_loss(demonstrated, each, own.probs)}
             if len(noisy):
-                here = cooperative.each_action(states)
+                there, here = cooperative.both(*asked)
                 rewards = rewards + self._unlike(here)
-                clean = F.softplus(taken(here, actions)).mean()
-                own = (log_probs.exp().detach() * F.softplus(here)).sum(1).mean()
-                terms["cooperative_judge"] = 0.5 * (clean + own) + noisy_loss(len(index))
+                clean = F.softplus(there).mean()
+                done = (own.probs.detach() * F.softplus(here)).sum(1).mean()
+                terms["cooperative_judge"] = 0.5 * (clean + done) + noisy_loss(len(index))
             return {
                 **terms,
-                "policy": offline_policy_loss(rewards, log_probs, self.offline_entropy_weight),
+                "policy": offline_policy_loss(rewards, own, self.offline_entropy_weight),
             }
 
         def noisy_loss(size: int) -> Tensor:
             index = torch.randint(len(noisy), (size,), generator=lesson.generator)
-            there = cooperative.each_action(lesson.states(noisy, index))
-            return F.softplus(-taken(there, noisy.actions_at(index))).mean()
+            there = cooperative(lesson.states(noisy, index), noisy.actions_at(index))
+            return F.softplus(-there).mean()
 
         return {"adversarial": adversarial, "cooperative": cooperative}, losses
 
     def _judge(self, lesson: Lesson) -> StateActionDiscriminator:
-        return StateActionDiscriminator(*lesson.sizes, self.hidden, self.layers)
+        return StateActionDiscriminator(lesson.rater(self.hidden, self.layers))
 
     def _unlike(self, logits: Tensor) -> Tensor:
         return -self.cooperation * F.softplus(logits)  # log(1 - D_c)

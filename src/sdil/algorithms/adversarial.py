@@ -8,7 +8,8 @@ moments, the sum of the discounts.
 
 Without a simulator ("offline") the judge sees logged states only: the demonstrated action against
 the policy's, in expectation over all its actions, so that nothing is drawn; and the policy follows
-the gradient of its expected reward in the same states.
+the gradient of its expected reward in the same states. Actions that cannot be listed are drawn,
+some in each state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.algorithms.ppo import Rollout, Steps
-from sdil.networks.encoders import mlp
+from sdil.heads import Considered
+from sdil.networks.raters import ActionRater
 from sdil.training import Optimisation, State, Sums
 
 _RAREST = 1e-3  # no share is taken for smaller than this, nor for larger than 1 minus this
@@ -34,24 +36,15 @@ class Discriminator(Protocol):
 
 
 class StateActionDiscriminator(nn.Module):
-    """`log D - log(1 - D)` of a state and each action. It sees `s_t`, never the history."""
+    """`log D - log(1 - D)` of a state and an action."""
 
-    def __init__(self, observation_size: int, n_actions: int, hidden: int, layers: int) -> None:
+    def __init__(self, rater: ActionRater) -> None:
         super().__init__()
-        self.body = mlp(observation_size, hidden, layers, n_actions)
+        self.rater = rater
 
     def forward(self, steps: Steps) -> Tensor:
-        return taken(self.each_action(steps.states), steps.actions)
-
-    def each_action(self, states: Tensor) -> Tensor:
-        """The logits of all actions. (B, A)"""
-        logits: Tensor = self.body(states)
+        logits: Tensor = self.rater(steps.states, steps.actions)
         return logits
-
-
-def taken(each_action: Tensor, actions: Tensor) -> Tensor:
-    """The entries (B,) of (B, A) that belong to these actions."""
-    return each_action.gather(1, actions.long()[:, None])[:, 0]
 
 
 def absorbed_share(steps: Steps, gamma: float) -> float:
@@ -119,13 +112,23 @@ class Adversary:
         return steps.at(torch.randint(len(steps), size, generator=self.optimisation.generator))
 
 
-def offline_judge_loss(each_action: Tensor, actions: Tensor, probs: Tensor) -> Tensor:
-    """The demonstrated action against the policy's, of which none is drawn. (B, A), (B,), (B, A)"""
-    demonstrated = F.softplus(-taken(each_action, actions)).mean()
-    return demonstrated + (probs.detach() * F.softplus(each_action)).sum(1).mean()
+def offline_judge_loss(demonstrated: Tensor, own: Tensor, probs: Tensor) -> Tensor:
+    """Logits of the demonstrated action (B,) against those of the policy's (B, K), which count for
+    `probs` (B, K)."""
+    there = F.softplus(-demonstrated).mean()
+    return there + (probs.detach() * F.softplus(own)).sum(1).mean()
 
 
-def offline_policy_loss(rewards: Tensor, log_probs: Tensor, entropy_weight: float) -> Tensor:
-    """Minus the expected reward over all actions, and minus the weighted entropy. Both (B, A)"""
-    probs = log_probs.exp()
-    return (probs * (entropy_weight * log_probs - rewards.detach())).sum(1).mean()
+def offline_policy_loss(rewards: Tensor, considered: Considered, entropy_weight: float) -> Tensor:
+    """Minus the expected reward (B, K) over what the policy considers, and minus the weighted
+    entropy.
+
+    Of listed actions nothing is drawn. Of drawn ones the gradient goes by their likelihood, and
+    each is compared with the mean of the others, which changes the mean of the gradient by nothing.
+    """
+    costs = entropy_weight * considered.log_probs - rewards.detach()
+    if considered.drawn:
+        costs = costs.detach()
+        count = costs.shape[1]
+        costs = (costs - costs.mean(1, keepdim=True)) * (count / max(count - 1, 1))
+    return (considered.probs * costs).sum(1).mean()

@@ -21,13 +21,13 @@ from sdil.algorithms.adversarial import (
     Adversary,
     offline_judge_loss,
     offline_policy_loss,
-    taken,
 )
 from sdil.algorithms.ppo import Steps
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
 from sdil.limits import Count, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import PlainNetwork
+from sdil.networks.raters import ActionRater
 
 
 class ShapedDiscriminator(nn.Module):
@@ -35,18 +35,19 @@ class ShapedDiscriminator(nn.Module):
 
     def __init__(self, network: PlainNetwork, hidden: int, layers: int, gamma: float) -> None:
         super().__init__()
-        size, n_actions = network.features.observation_size, network.features.n_actions
-        self.g = mlp(size, hidden, layers, n_actions)
+        size = network.features.observation_size
+        self.g = ActionRater(size, network.head, hidden, layers)
         self.h = mlp(size, hidden, layers, 1)
         self.gamma = gamma
-        self._policy = (network.body,)  # in a tuple: no part of this, it learns from its own loss
+        self._policy = (network,)  # in a tuple: no part of this, it learns from its own loss
 
     def forward(self, steps: Steps) -> Tensor:
         with torch.no_grad():
-            log_probs = self._policy[0](steps.features).log_softmax(1)
+            network = self._policy[0]
+            log_prob = network.head.log_prob(network.body(steps.features), steps.actions)
         after = self.h(steps.next_states)[:, 0].masked_fill(steps.ended, 0.0)
         shaping = self.gamma * after - self.h(steps.states)[:, 0]
-        return taken(self.g(steps.states) - log_probs, steps.actions) + shaping
+        return self.g(steps.states, steps.actions) - log_prob + shaping
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,18 @@ class AIRL(RewardLearner):
         )
 
     def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
-        size, n_actions = lesson.sizes
-        g = mlp(size, self.hidden, self.layers, n_actions)
+        g = lesson.rater(self.hidden, self.layers)
         windows = lesson.windows
 
         def losses(index: Tensor) -> dict[str, Tensor]:
-            log_probs = lesson.network(windows.at(index)).log_softmax(1)
-            logits = g(lesson.states(windows, index)) - log_probs.detach()
-            actions = windows.actions_at(index)
+            outputs, actions = lesson.network(windows.at(index)), windows.actions_at(index)
+            own = lesson.consider(outputs)
+            demonstrated, each = g.both(lesson.states(windows, index), actions, own.actions)
+            likely = lesson.network.head.log_prob(outputs.detach(), actions)
+            logits = each - own.log_probs.detach()
             return {
-                "judge": offline_judge_loss(logits, actions, log_probs.exp()),
-                "policy": offline_policy_loss(logits, log_probs, self.offline_entropy_weight),
+                "judge": offline_judge_loss(demonstrated - likely, logits, own.probs),
+                "policy": offline_policy_loss(logits, own, self.offline_entropy_weight),
             }
 
         return {"g": g}, losses

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from sdil.acting import suit
-from sdil.algorithms.learner import check
+from sdil.algorithms.learner import check, check_chunk
 from sdil.algorithms.trust import trust_all
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.limits import Count, CountOrNone, Positive, Weight
@@ -55,6 +55,11 @@ class BC:
     head: Literal["mixture", "regression"] = "mixture"
     """Of real-valued actions: mixture, five Gaussians; regression, least squares."""
 
+    chunk: Count = 1
+    """Actions that are predicted at once: that of now and those that follow in the episode."""
+    act_on: Count = 1
+    """As many of these are done before the policy looks again; at most `chunk`."""
+
     name: ClassVar[str] = "bc"
     reference: ClassVar[str] = "Pomerleau 1991"
     noisy_set: ClassVar[str] = "imitated as if clean"
@@ -77,21 +82,28 @@ class BC:
         """Clone clean and noisy steps alike, until they predict clean ones of `valid` best; without
         it for as long as is best across folds. `env` is not used."""
         check(demos, self, seed)
+        check_chunk(self)
         trust = trust_all(demos, valid, self, seed=seed)
         held = (
             None if trust.updates else Windows(hold_out(demos, valid, seed=seed)[1], self.look_back)
         )
         windows, clean = (Windows(some, self.look_back) for some in (demos.all, demos.clean))
         regression = self.head == "regression"
-        architecture = Architecture(self.look_back, self.hidden, self.layers, regression)
+        architecture = Architecture(
+            self.look_back,
+            self.hidden,
+            self.layers,
+            regression,
+            chunk=self.chunk,
+            act_on=self.act_on,
+        )
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
         network.fit_to(windows)
         head = network.head
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            outputs = network(windows.at(index))
-            return {"imitation": head.nll(outputs, windows.actions_at(index), "mean")}
+            return {"imitation": network.nll(windows, index, "mean")}
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",

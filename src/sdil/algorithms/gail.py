@@ -35,7 +35,7 @@ class GAIL(RewardLearner):
     reference: ClassVar[str] = "Ho & Ermon 2016"
 
     def reward(self, lesson: Lesson) -> Adversary:
-        judge = StateActionDiscriminator(*lesson.sizes, self.hidden, self.layers)
+        judge = StateActionDiscriminator(lesson.rater(self.hidden, self.layers))
         return Adversary(
             judge,
             lesson.steps(self.imitated(lesson.train)),
@@ -47,18 +47,17 @@ class GAIL(RewardLearner):
         )
 
     def offline(self, lesson: Lesson) -> tuple[Mapping[str, nn.Module], Losses]:
-        judge = StateActionDiscriminator(*lesson.sizes, self.hidden, self.layers)
+        judge = lesson.rater(self.hidden, self.layers)
         windows = lesson.windows
 
         def losses(index: Tensor) -> dict[str, Tensor]:
-            log_probs = lesson.network(windows.at(index)).log_softmax(1)
-            each_action = judge.each_action(lesson.states(windows, index))
-            actions = windows.actions_at(index)
+            own = lesson.consider(lesson.network(windows.at(index)))
+            demonstrated, each = judge.both(
+                lesson.states(windows, index), windows.actions_at(index), own.actions
+            )
             return {
-                "judge": offline_judge_loss(each_action, actions, log_probs.exp()),
-                "policy": offline_policy_loss(
-                    F.softplus(each_action), log_probs, self.offline_entropy_weight
-                ),
+                "judge": offline_judge_loss(demonstrated, each, own.probs),
+                "policy": offline_policy_loss(F.softplus(each), own, self.offline_entropy_weight),
             }
 
         return {"judge": judge}, losses

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol
 
 from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
 from sdil.limits import check_fields
 from sdil.policy import Policy
 from sdil.spaces import require_vectors, require_vectors_and_discrete_actions
@@ -39,6 +40,26 @@ class Learner(Protocol):
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
     ) -> Policy: ...
+
+
+class Chunked(Protocol):
+    """What learners have that can predict several actions at once."""
+
+    name: ClassVar[str]
+
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def act_on(self) -> int: ...
+
+
+def check_chunk(learner: Chunked) -> None:
+    """Refuse to do more actions than are predicted."""
+    if learner.act_on > learner.chunk:
+        raise InputError(
+            f"{learner.name}: act_on is {learner.act_on}, but only {learner.chunk} actions are "
+            "predicted at once; raise chunk"
+        )
 
 
 def check(demos: Demonstrations, learner: Learner, seed: int) -> None:

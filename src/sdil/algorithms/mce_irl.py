@@ -30,7 +30,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -41,6 +40,7 @@ from sdil.algorithms.demonstrated_mdp import DemonstratedMDP, enumerate_mdp, est
 from sdil.algorithms.learner import check
 from sdil.algorithms.soft_planning import SoftPlan, occupancy, plan
 from sdil.demonstrations import Demonstrations, hold_out
+from sdil.errors import InputError
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
@@ -116,12 +116,15 @@ class MCEIRL:
 
         `env` is a Table, or an environment that offers one; then the plan is exact.
         """
+        if not demos.spaces.listed:
+            raise InputError(
+                "mce-irl plans over a list of actions in a list of states, so it cannot learn "
+                f"actions of {demos.spaces.action}; gail, airl and density-irl can"
+            )
         check(demos, self, seed)
         if env is not None and not isinstance(env, Table):
             env = table_of(environment_maker(env)())
         train, held_out = hold_out(demos, valid, seed=seed)
-        assert isinstance(demos.spaces.action, gym.spaces.Discrete)
-        n_actions = int(demos.spaces.action.n)
         architecture = Architecture(look_back=0, hidden=self.hidden, layers=self.layers)
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
@@ -135,7 +138,7 @@ class MCEIRL:
                 train.all,
                 held_out,
                 standardise,
-                n_actions=n_actions,
+                n_actions=demos.spaces.listed,
                 n_clusters=self.n_clusters,
                 seed=seed,
             )

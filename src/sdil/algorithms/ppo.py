@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.history import History
 from sdil.networks.policies import PlainNetwork
-from sdil.policy import History
 from sdil.simulators import Simulator
 from sdil.training import (
     Epoch,
@@ -46,7 +46,7 @@ class Steps:
     states: Tensor
     """`s_t`, standardised. (B, observation)"""
     actions: Tensor
-    """`a_t`. (B,)"""
+    """`a_t`. (B, *action)"""
     next_states: Tensor
     """`s_{t+1}`, standardised. (B, observation)"""
     ended: Tensor
@@ -78,6 +78,9 @@ class Rollout:
     """What the policy would have seen next where it did, in that order. (number cut, features)"""
     last: Tensor
     """What it sees next. (n, features)"""
+    picked: Tensor
+    """What was drawn in each step, before it was brought into the space: of real numbers what the
+    policy's likelihood is of. (T * n, any)"""
 
 
 class Reward(Protocol):
@@ -160,15 +163,16 @@ class PPO:
     def rollout(self) -> Rollout:
         """Act for T steps, drawing actions from the policy."""
         simulator, network = self.simulator, self.network
-        features, actions, after, ended, cut_off, after_cut = [], [], [], [], [], []
-        shape = (self.settings.n_steps, simulator.n, network.features.n_actions)
-        noise = torch.empty(shape).exponential_(generator=self.optimisation.generator)
+        features, picked, actions, after, ended, cut_off, after_cut = [], [], [], [], [], [], []
+        head = network.head
+        shape = (self.settings.n_steps, simulator.n)
+        noise = head.noise(shape, self.optimisation.generator)
         with torch.no_grad():
             for t in range(self.settings.n_steps):
                 seen = torch.from_numpy(simulator.observation)
                 now = network.features(self.history.window(seen))
-                # the first of exponential clocks with these rates rings first with these odds
-                chosen = (network.body(now).softmax(1) / noise[t]).argmax(1)
+                drawn = head.pick(network.body(now), noise[t])
+                chosen = head.decode(drawn)
                 moved = simulator.step(chosen.numpy())
                 self.history = self.history.after(seen, chosen)
                 if moved.cut_off.any():
@@ -178,6 +182,7 @@ class PPO:
                 over = torch.from_numpy(moved.terminated | moved.cut_off)
                 self.history = self.history.restarted(over)
                 features.append(now)
+                picked.append(drawn)
                 actions.append(chosen)
                 after.append(torch.from_numpy(moved.after))
                 ended.append(torch.from_numpy(moved.terminated))
@@ -192,7 +197,7 @@ class PPO:
                 ended=torch.cat(ended),
             )
         cut = torch.cat(after_cut) if after_cut else last[:0]
-        return Rollout(steps, torch.stack(cut_off), cut, last)
+        return Rollout(steps, torch.stack(cut_off), cut, last, torch.cat(picked))
 
     def improve(
         self, rollout: Rollout, rewards: Tensor, absorbing_reward: Tensor
@@ -213,16 +218,15 @@ class PPO:
             ).flatten()
             aims = values + advantage
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-            before = self._log_probs(steps.features).gather(1, steps.actions[:, None])[:, 0]
+            before, _ = self._weigh(steps.features, rollout.picked)
         sums = Sums()
         size = -(-len(steps) // settings.parts)
         for _ in range(settings.passes):
             for index in torch.randperm(len(steps), generator=generator).split(size):
                 features = steps.features.index_select(0, index)
-                log_probs = self._log_probs(features)
-                taken = log_probs.gather(1, steps.actions[index][:, None])[:, 0]
+                taken, entropy = self._weigh(features, rollout.picked.index_select(0, index))
                 terms = self._losses(
-                    log_probs, taken - before[index], advantage[index], features, aims[index]
+                    entropy, taken - before[index], advantage[index], features, aims[index]
                 )
                 self.optimisation.descend(total(terms))
                 sums.add(terms)
@@ -266,19 +270,20 @@ class PPO:
         begins = self.simulator.restore(saved)
         self.history = self.history.restarted(torch.from_numpy(begins))
 
-    def _log_probs(self, features: Tensor) -> Tensor:
-        return self.network.body(features).log_softmax(1)  # (B, A)
+    def _weigh(self, features: Tensor, picked: Tensor) -> tuple[Tensor, Tensor]:
+        """How likely the policy finds what was drawn, and its entropy. (B,) each"""
+        return self.network.head.weigh(self.network.body(features), picked)
 
     def _losses(
-        self, log_probs: Tensor, moved: Tensor, advantage: Tensor, features: Tensor, aims: Tensor
+        self, entropy: Tensor, moved: Tensor, advantage: Tensor, features: Tensor, aims: Tensor
     ) -> dict[str, Tensor]:
-        """`moved` is the log of the ratio of the new to the old probability. (B,)"""
+        """`entropy` is the policy's in each state (B,); `moved` the log of the
+        ratio of the new to the old probability (B,)."""
         ratio = moved.exp()
         bounded = ratio.clamp(1.0 - self.settings.clip, 1.0 + self.settings.clip)
-        entropy = -(log_probs.exp() * log_probs).sum(1).mean()
         return {
             "policy": -torch.minimum(ratio * advantage, bounded * advantage).mean(),
-            "entropy": -self.settings.entropy_weight * entropy,
+            "entropy": -self.settings.entropy_weight * entropy.mean(),
             "critic": F.mse_loss(self.values(features), aims),
         }
 

@@ -4,6 +4,9 @@ Given an environment, the policy practises in it by PPO (see `ppo`) for `env_ste
 comes out is the policy as it is then: nothing is selected, so nothing is held out either. Without
 one, it is trained on the logged states with its own actions, stops by clean validation, and says
 that it is "(offline)".
+
+Of actions that cannot be listed the policy is a Gaussian in practice and a mixture offline; offline
+a mean over its actions is one over some that are drawn.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from sdil.algorithms.learner import check
 from sdil.algorithms.ppo import PPO, Reward, Settings, Steps, practise
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
+from sdil.heads import MODES, Considered
+from sdil.history import History
 from sdil.limits import Count, CountOrNone, Discount, Positive, Share, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.policy import History
+from sdil.networks.raters import ActionRater
 from sdil.simulators import Simulator, simulator
 from sdil.training import (
     Budget,
@@ -38,6 +43,8 @@ from sdil.training import (
 )
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
+
+_DRAWS = 8  # of actions that cannot be listed, in each state, where a policy learns offline
 
 Losses = Callable[[Tensor], Mapping[str, Tensor]]
 
@@ -56,9 +63,17 @@ class Lesson:
     """Random numbers for training."""
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers in an observation, and actions."""
-        return self.network.features.observation_size, self.network.features.n_actions
+    def observation_size(self) -> int:
+        """Numbers in an observation."""
+        return self.network.features.observation_size
+
+    def rater(self, hidden: int, layers: int) -> ActionRater:
+        """A new network that rates an action in a state."""
+        return ActionRater(self.observation_size, self.network.head, hidden, layers)
+
+    def consider(self, outputs: Tensor) -> Considered:
+        """What the policy might do by these outputs: all actions, or some that are drawn."""
+        return self.network.head.consider(outputs, self.generator, _DRAWS)
 
     def states(self, windows: Windows, index: Tensor) -> Tensor:
         """The standardised `s_t` of these steps. (B, observation)"""
@@ -77,7 +92,7 @@ class Lesson:
         features = self.network.features(windows.at(index))
         return Steps(
             features=features,
-            states=features[:, : self.sizes[0]],
+            states=features[:, : self.observation_size],
             actions=windows.actions_at(index),
             next_states=self.network.features.standardise(following),
             ended=torch.from_numpy(ended)[index],
@@ -134,7 +149,7 @@ class RewardLearner(ABC):
     judges_steps: ClassVar[bool] = False
     takes_judge: ClassVar[bool] = False
     takes_truth: ClassVar[bool] = False
-    real_actions: ClassVar[bool] = False
+    real_actions: ClassVar[bool] = True
 
     @abstractmethod
     def reward(self, lesson: Lesson) -> Reward:
@@ -160,7 +175,8 @@ class RewardLearner(ABC):
     ) -> PlainPolicy:
         """Learn a reward and a policy; `env` is a Table, a task, a Gymnasium id or a function."""
         check(demos, self, seed)
-        architecture = Architecture(self.look_back, self.hidden, self.layers)
+        modes = MODES if env is None else 1  # PPO has a Gaussian, whose entropy is known
+        architecture = Architecture(self.look_back, self.hidden, self.layers, modes=modes)
         train, held_out = demos, None
         if env is None or valid is not None:
             train, held_out = hold_out(demos, valid, seed=seed)

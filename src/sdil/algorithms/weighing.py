@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdil.acting import suit
+from sdil.algorithms.learner import check_chunk
 from sdil.algorithms.trust import Trust
 from sdil.demonstrations import Demonstrations, hold_out, leave_folds_out
 from sdil.errors import InputError
@@ -60,6 +61,10 @@ class WeighingLearner(ABC):
     """Updates without a better clean validation likelihood after which training ends."""
     max_updates: Count = 4_000
     """Updates at the most."""
+    chunk: Count = 1
+    """Actions that are predicted at once: that of now and those that follow in the episode."""
+    act_on: Count = 1
+    """As many of these are done before the policy looks again; at most `chunk`."""
 
     name: ClassVar[str]
     reference: ClassVar[str]
@@ -203,7 +208,14 @@ class WeighedData:
         self.windows = Windows(demos.all, learner.look_back)
         self.n_clean = demos.clean.n_steps
         self.n_noisy = len(self.windows) - self.n_clean
-        self.architecture = Architecture(learner.look_back, learner.hidden, learner.layers)
+        check_chunk(learner)
+        self.architecture = Architecture(
+            learner.look_back,
+            learner.hidden,
+            learner.layers,
+            chunk=learner.chunk,
+            act_on=learner.act_on,
+        )
 
     def until(
         self, network: PlainNetwork, phase: str = "clone", *, trust: Trust | None = None
@@ -238,7 +250,7 @@ class WeighedData:
 
     def nll(self, network: PlainNetwork, index: Tensor) -> Tensor:
         """`-log pi(a_t | s_t)` of these steps. (B,)"""
-        return network.head.nll(network(self.windows.at(index)), self.windows.actions_at(index))
+        return network.nll(self.windows, index)
 
 
 _LEFT_OUT, _FOLDS = 2, 5  # so many of the folds are left out in turn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sdil.acting import DEFAULT, GREEDY, Sample, WithoutCircles, describe_acting
+from sdil.acting import DEFAULT, GREEDY, NotStuck, Sample, WithoutCircles, describe_acting
 from sdil.algorithms import load_policy
 from sdil.arguments import read_run
 from sdil.cli.console import (
@@ -46,7 +46,9 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     env: str | None = None,
-    acting: Literal["all", "default", "greedy", "sampled", "without-circles", "value"] = "all",
+    acting: Literal[
+        "all", "default", "greedy", "sampled", "without-circles", "not-stuck", "value"
+    ] = "all",
     data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     n_envs: int = 64,
     out: Path | None = None,
@@ -130,9 +132,9 @@ def evaluate(
             print(f"{n} episodes (seed {seed}); ± standard error, 95% interval")
         if len(run_through) < len(ran):
             print("without ±: computed from transition probabilities, nothing sampled")
-        if WithoutCircles.name in policy.why_not:
-            reason = policy.why_not[WithoutCircles.name]
-            print(plain(f"{WithoutCircles.name} is not called for: {reason}"))
+        rule = WithoutCircles.name if policy.spaces.listed else NotStuck.name
+        if rule in policy.why_not:
+            print(plain(f"{rule} is not called for: {policy.why_not[rule]}"))
     if metrics is not None:
         print_table("recorded steps", ["measure", "value"], describe_metrics(metrics))
 
@@ -140,8 +142,9 @@ def evaluate(
 def ways_of(policy: Policy) -> dict[str, str]:
     """The ways of acting to look at, by how they are called; the default one first."""
     others = [GREEDY, Sample.name]
-    if WithoutCircles.name not in policy.why_not:
-        others.append(WithoutCircles.name)
+    rule = WithoutCircles.name if policy.spaces.listed else NotStuck.name
+    if rule not in policy.why_not:
+        others.append(rule)
     default = describe_acting(policy)
     return {default: DEFAULT} | {way: way for way in others if way != default}
 
@@ -191,8 +194,8 @@ def describe_metrics(metrics: ActionMetrics | RealMetrics) -> list[list[str]]:
         rows.append(["the same of the mean action", f"{metrics.mean_action_relative_error:.3f}"])
         rows.append(["NLL per step, in nats", f"{metrics.nll:.3f}"])
         rows += [
-            [f"error of entry {i} (of the mean action)", f"{mine:.4g} ({mean:.4g})"]
-            for i, (mine, mean) in enumerate(each)
+            [f"error of entry {name} (of the mean action)", f"{mine:.4g} ({mean:.4g})"]
+            for name, (mine, mean) in zip(metrics.entries, each, strict=True)
         ]
         return [*rows, ["recorded steps", str(metrics.steps)]]
     for name, value in (

@@ -86,20 +86,23 @@ def _rule(about: Mapping[str, Any]) -> str:
 def show_helped(helped: Helped) -> None:
     """The table, what its words mean, and the verdict."""
     if helped.rows:
+        times, form, unit = (100, ".1f", "%") if helped.error_in == "shares" else (1, ".3f", "sd")
         print_table(
             f"does it help? behaviour cloning, on {helped.groups} clean groups in turn held out",
-            ["learned on", "NLL", "error, %", "NLL minus all", "minus random"],
+            ["learned on", "NLL", f"error, {unit}", "NLL minus all", "minus random"],
             [
                 [
                     row.name,
                     _with_reach(row.nll),
-                    _with_reach(row.error, 100, ".1f"),
+                    _with_reach(row.error, times, form),
                     _with_reach(row.minus_all, form="+.3f"),
                     _with_reach(row.minus_random, form="+.3f"),
                 ]
                 for row in helped.rows
             ],
         )
+        if unit == "sd":
+            print("errors in standard deviations of the recorded actions, mean over their entries")
         print(
             f"mean over groups ± 95% interval; {helped.folds} folds, seed {helped.seed}\n"
             "all, curated, weighted: clean with all noisy steps, those kept, all weighed;\n"

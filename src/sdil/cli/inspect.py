@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import gymnasium as gym
 import numpy as np
 import tyro
 
@@ -173,10 +172,8 @@ _LABELS = {
 def summarise(demos: Demonstrations, truth: Truth | None) -> dict[str, Any]:
     """Counts and shares of both sets."""
     goods = (None, None) if truth is None else (truth.clean_good, truth.noisy_good)
-    action = demos.spaces.action
-    n_actions = None
-    if isinstance(action, gym.spaces.Discrete) and action.start == 0:
-        n_actions = int(action.n) if action.n <= _MOST_ACTIONS_SHOWN else None
+    listed, first = demos.spaces.listed, getattr(demos.spaces.action, "start", 0)
+    n_actions = listed if 0 < listed <= _MOST_ACTIONS_SHOWN and first == 0 else None
     sets = {
         name: _summarise_set(trajectories, good, n_actions)
         for name, trajectories, good in zip(

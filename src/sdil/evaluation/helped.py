@@ -33,6 +33,7 @@ LABELS = {
     "random": "clean + random",
 }
 """What each row learns from, in words."""
+ErrorIn = Literal["shares", "standard deviations"]
 Verdict = Literal["helped", "did not help", "cannot tell", "not measured"]
 
 
@@ -47,7 +48,7 @@ class Row:
     nll: Estimate
     """Negative log-likelihood per step, mean over clean groups, with Student's 95% interval."""
     error: Estimate
-    """The share of steps at which another action is the likeliest; likewise."""
+    """How far the likeliest action is from the recorded one (`Helped.error_in`); likewise."""
     minus_all: Estimate | None
     """Its NLL minus that of `all`, paired by group."""
     minus_random: Estimate | None
@@ -68,6 +69,10 @@ class Helped:
     """Clean groups that were left out in turn."""
     folds: int
     seed: int
+    error_in: ErrorIn = "shares"
+    """What errors are: shares of steps at which another action is the likeliest; or, of actions
+    that cannot be listed, standard deviations of the data, mean over entries (of a counted entry 1
+    where it is another)."""
 
 
 def did_it_help(
@@ -126,7 +131,8 @@ def did_it_help(
     }
     told = _tell(rows, "weighted" if curated.by == "weights" else "curated")
     best = min((row for row in rows.values() if row.name != "random"), key=lambda r: r.nll.value)
-    return Helped(*told, best.name, tuple(rows.values()), groups, len(folds), seed)
+    error_in: ErrorIn = "shares" if demos.spaces.listed else "standard deviations"
+    return Helped(*told, best.name, tuple(rows.values()), groups, len(folds), seed, error_in)
 
 
 def _not_measured(why: str, groups: int, seed: int) -> Helped:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import gymnasium as gym
 import numpy as np
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
+from sdil.nested import column_names, counted_columns
 from sdil.policy import Policy
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
@@ -41,7 +41,11 @@ class ActionMetrics:
 
 @dataclass(frozen=True)
 class RealMetrics:
-    """Of actions that are real numbers."""
+    """Of actions that are real numbers, or have several entries.
+
+    A counted entry (of `MultiDiscrete`, or of a part of a `Dict`) is wrong by 1 where it is another
+    one, in its own units and relatively; the mean action has what is commonest there.
+    """
 
     nll: float
     """Mean negative log-density per step, in nats, of actions in standard deviations of the
@@ -56,11 +60,13 @@ class RealMetrics:
     easy."""
     mean_action_relative_error: float
     steps: int
+    entries: tuple[str, ...] = ()
+    """What each entry is called."""
 
 
 def measure_recorded(policy: Policy, trajectories: Trajectories) -> ActionMetrics | RealMetrics:
     """How well a policy predicts recorded actions: those that are counted, or real numbers."""
-    if isinstance(policy.spaces.action, gym.spaces.Discrete):
+    if policy.spaces.listed:
         return action_metrics(*predict_recorded(policy, trajectories))
     windows = Windows(trajectories, policy.look_back)
     taken = trajectories.actions[trajectories.steps()].reshape(len(windows), -1).astype(float)
@@ -71,9 +77,11 @@ def measure_recorded(policy: Policy, trajectories: Trajectories) -> ActionMetric
             nll.append(-found.log_prob(actions))
             apart.append(found.apart(actions).abs().double())
     error = torch.cat(apart).numpy().mean(0)
+    counted = counted_columns(policy.spaces.action)
     of_mean = np.abs(taken - taken.mean(0)).mean(0)
-    spread = taken.std(0)
-    varies = spread > 0
+    of_mean[counted] = [_share_of_others(taken[:, i]) for i in np.flatnonzero(counted)]
+    varies = taken.std(0) > 0
+    spread = np.where(counted, 1.0, taken.std(0))
     return RealMetrics(
         nll=float(torch.cat(nll).mean()),
         error=tuple(error.tolist()),
@@ -83,7 +91,13 @@ def measure_recorded(policy: Policy, trajectories: Trajectories) -> ActionMetric
             float((of_mean[varies] / spread[varies]).mean()) if varies.any() else 0.0
         ),
         steps=len(taken),
+        entries=tuple(column_names(policy.spaces.action)),
     )
+
+
+def _share_of_others(column: Array) -> float:
+    """How often a counted entry is not what it is most often."""
+    return 1.0 - float(np.unique(column, return_counts=True)[1].max()) / len(column)
 
 
 def predict_recorded(policy: Policy, trajectories: Trajectories) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from sdil.acting import DEFAULT, GREEDY, act_by
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
 from sdil.markov import MarkovModel, ModelWalk
+from sdil.nested import action_of
 from sdil.policy import Policy, Rule
 from sdil.simulators import EnvironmentLike as Steppable
 from sdil.simulators import different_space, environment_maker, table_of
@@ -237,7 +238,9 @@ def _through_environments(
         idle = []
         for slot, env in enumerate(envs):
             episode = running[slot]
-            observation, reward, terminated, truncated, info = env.step(actions[slot])
+            observation, reward, terminated, truncated, info = env.step(
+                action_of(env.action_space, actions, slot)
+            )
             rewards[episode] += float(reward)
             lengths[episode] += 1
             if terminated or truncated:

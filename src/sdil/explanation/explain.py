@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 
@@ -26,6 +25,7 @@ from sdil.explanation.record import (
 from sdil.explanation.stability import compare_runs
 from sdil.explanation.world import Walk, World
 from sdil.judging import JudgesSteps
+from sdil.nested import column_names, has_parts
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
@@ -254,16 +254,20 @@ def _kinds_of_actions(
     of real numbers clusters, called by their middles."""
     everything, space = demos.all, demos.spaces.action
     actions = everything.actions[everything.steps()]
-    if isinstance(space, gym.spaces.Discrete):
+    if listed := demos.spaces.listed:
         names = None if world is None else world.action_names
-        if names is None or len(names) != space.n:
-            names = [f"action {i}" for i in range(int(space.n))]
+        if names is None or len(names) != listed:
+            names = [f"action {i}" for i in range(listed)]
         return actions.astype(np.int16), names
     flat, rows = torch.from_numpy(actions.reshape(len(actions), -1)), torch.arange(len(actions))
     clusters = fit_clusters(flat, rows, _KINDS, seed)
     middles = clusters.centres[:, :_NAMED].tolist()
     more = ", ..." if flat.shape[1] > _NAMED else ""
-    named = [f"({', '.join(f'{x:.2g}' for x in middle)}{more})" for middle in middles]
+    called = [name + " " if has_parts(space) else "" for name in column_names(space)]
+    named = [
+        f"({', '.join(f'{name}{x:.2g}' for name, x in zip(called, middle, strict=False))}{more})"
+        for middle in middles
+    ]
     return clusters.labels(flat, rows).numpy().astype(np.int16), named
 
 

@@ -29,7 +29,7 @@ from sdil.errors import InputError
 from sdil.files import new_folder, read_json, refuse_missing, write_json
 from sdil.formats.minari import Notes, annotate, lengths_of, read_datasets, write_dataset
 from sdil.formats.origin import Imported, Origin
-from sdil.spaces import Spaces
+from sdil.spaces import Spaces, element_type
 from sdil.truth import Truth
 
 FORMAT_VERSION = 1
@@ -213,7 +213,7 @@ def _check_storable(demos: Demonstrations) -> None:
         (spaces.observation, demos.clean.observations),
         (spaces.action, demos.clean.actions),
     ):
-        if values.dtype != space.dtype or values.dtype.itemsize > 8:
+        if values.dtype != element_type(space) or values.dtype.itemsize > 8:
             raise InputError(f"{values.dtype} numbers of the space {space} cannot be stored")
     if Spaces.from_json(spaces.to_json()) != spaces:
         raise InputError(f"the spaces {spaces.observation}, {spaces.action} cannot be stored")

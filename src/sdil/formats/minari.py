@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.spaces import Array, Spaces, element_shape
+from sdil.spaces import Array, Spaces, element_shape, element_type, stored_space
 from sdil.trajectories import Trajectories
 
 
@@ -99,8 +99,8 @@ def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> N
     (folder / "data").mkdir(parents=True)
     storage = MinariStorage.new(
         folder / "data",
-        observation_space=spaces.observation,
-        action_space=spaces.action,
+        observation_space=stored_space(spaces.observation),
+        action_space=stored_space(spaces.action),
         data_format="hdf5",
         jpeg_encoding=False,  # lossy
     )
@@ -173,9 +173,9 @@ class _Flat:
 
     def __init__(self, *, steps: int, rows: int, spaces: Spaces) -> None:
         self.observations = np.empty(
-            (rows, *element_shape(spaces.observation)), spaces.observation.dtype
+            (rows, *element_shape(spaces.observation)), element_type(spaces.observation)
         )
-        self.actions = np.empty((steps, *element_shape(spaces.action)), spaces.action.dtype)
+        self.actions = np.empty((steps, *element_shape(spaces.action)), element_type(spaces.action))
         self.rewards = np.empty(steps)
         self.first_row: list[int] = []
         self.first_step: list[int] = []

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
-from sdil.heads import Distribution, counts_actions, make_head
+from sdil.heads import Distribution, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import SkillMatching, SkillPolicy
@@ -178,7 +178,7 @@ class HierarchicalPolicy(Policy):
 
     def probs_with_skill(self, observations: Array, skills: Array) -> Array:
         """`pi_low(a | s, z^k)`, as discovery left it, with these skills (n,). (n, A)"""
-        if not counts_actions(self._discovery.head):
+        if not self.spaces.listed:
             raise InputError("actions that are real numbers have no probability each")
         states = torch.from_numpy(np.ascontiguousarray(observations))[:, self.inputs]
         chosen = self._discovery.g.prototypes[torch.from_numpy(skills)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sdil.heads import Distribution, make_head
+from sdil.heads import MODES, Distribution, Reduction, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import WindowFeatures, mlp
 from sdil.policy import Policy
@@ -28,6 +28,12 @@ class Architecture:
     """Number of hidden layers."""
     regression: bool = False
     """Whether real-valued actions are told by least squares, not by a mixture of Gaussians."""
+    modes: int = MODES
+    """Gaussians, or ways of acting, side by side."""
+    chunk: int = 1
+    """Actions that are predicted at once: that of now and those that follow."""
+    act_on: int = 1
+    """As many of them are done before it looks again."""
 
 
 class PlainNetwork(nn.Module):
@@ -36,9 +42,12 @@ class PlainNetwork(nn.Module):
     def __init__(self, spaces: Spaces, architecture: Architecture) -> None:
         super().__init__()
         (observation_size,) = element_shape(spaces.observation)
-        self.head = make_head(spaces.action, regression=architecture.regression)
+        self.head = make_head(
+            spaces.action, regression=architecture.regression, modes=architecture.modes
+        )
+        self.chunk = architecture.chunk
         self.features = WindowFeatures(observation_size, self.head, architecture.look_back)
-        sizes = architecture.hidden, architecture.layers, self.head.size
+        sizes = architecture.hidden, architecture.layers, self.chunk * self.head.size
         self.body = mlp(self.features.size, *sizes)
 
     def fit_to(self, windows: Windows) -> None:
@@ -47,8 +56,27 @@ class PlainNetwork(nn.Module):
         self.head.fit(windows.actions[windows.steps])
 
     def forward(self, window: Window) -> Tensor:
-        outputs: Tensor = self.body(self.features(window))  # (B, head.size)
-        return outputs
+        """Of the action of now. (B, head.size)"""
+        outputs: Tensor = self.body(self.features(window))
+        return outputs if self.chunk == 1 else outputs[:, : self.head.size]
+
+    def ahead(self, window: Window) -> Tensor:
+        """Of the action of now and of those that follow. (B, chunk, head.size)"""
+        outputs: Tensor = self.body(self.features(window))
+        return outputs.unflatten(1, (self.chunk, self.head.size))
+
+    def nll(self, windows: Windows, index: Tensor, reduction: Reduction = "none") -> Tensor:
+        """`-log pi(a_t | window)` of these steps (B,), or their mean or sum; where it predicts
+        several at once, the mean over those that the episode still has."""
+        if self.chunk == 1:
+            actions = windows.actions_at(index)
+            return self.head.nll(self(windows.at(index)), actions, reduction)
+        actions, exists = windows.actions_ahead(index, self.chunk)
+        each = self.head.nll(self.ahead(windows.at(index)), actions) * exists
+        of_step = each.sum(1) / exists.sum(1)
+        if reduction == "none":
+            return of_step
+        return of_step.mean() if reduction == "mean" else of_step.sum()
 
     def soften(self, temperature: float) -> None:
         """Make it less sure of the same, for good."""
@@ -75,6 +103,7 @@ class PlainPolicy(Policy):
     ) -> None:
         self.spaces = spaces
         self.look_back = architecture.look_back
+        self.act_on = architecture.act_on
         self.judge = judge
         self.learner = learner
         self.hyperparameters = hyperparameters or {}
@@ -84,6 +113,9 @@ class PlainPolicy(Policy):
 
     def distribution(self, window: Window) -> Distribution:
         return Distribution(self._acting.head, self._acting(window))
+
+    def plan(self, window: Window) -> Distribution:
+        return Distribution(self._acting.head, self._acting.ahead(window)[:, : self.act_on])
 
     def tensors(self) -> dict[str, Tensor]:
         return self._network.state_dict()
