@@ -3,6 +3,7 @@
     demos/fourrooms/
       clean-v0/data/, noisy-v0/data/   Minari data sets (HDF5): `MinariDataset(".../data")`, or
                                        `minari.load_dataset("clean-v0")` with this folder as root
+                                       and `places.npy`, where in the file each episode lies
       sdil.json                        spaces, task, environment, ids, groups, what is absent;
                                        the fingerprint of the data and checksums of files
       truth.npz                        where known: which steps were good. No learner reads it.
@@ -26,8 +27,16 @@ import numpy as np
 from sdil.demonstrations import Demonstrations, check_values
 from sdil.errors import InputError
 from sdil.files import new_folder, read_json, refuse_missing, write_json
-from sdil.formats.minari import Notes, annotate, lengths_of, read_datasets, write_dataset
-from sdil.spaces import Spaces
+from sdil.formats.episodes import PLACES, read_places
+from sdil.formats.minari import (
+    Notes,
+    annotate,
+    lengths_of,
+    read_at_once,
+    read_datasets,
+    write_dataset,
+)
+from sdil.spaces import Array, Spaces
 from sdil.truth import Truth
 
 FORMAT_VERSION = 1
@@ -83,6 +92,9 @@ def save_demonstrations(
             notes = write_dataset(trajectories, demos.spaces, _dataset(temporary, name))
             about[name] = notes.to_json()
         about[_FINGERPRINT], about[_CHECKSUMS] = demos.fingerprint(), {}
+        for place in map(_places, _SETS):
+            if (temporary / place).exists():
+                about[_CHECKSUMS][place] = _digest((temporary / place).read_bytes())
         if truth is not None:
             np.savez_compressed(temporary / _TRUTH, allow_pickle=False, **truth.to_arrays())
             about[_CHECKSUMS][_TRUTH] = _digest((temporary / _TRUTH).read_bytes())
@@ -100,7 +112,13 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
         spaces = Spaces.from_json(about["spaces"])
     except InputError as error:
         raise InputError(f"{folder / _ABOUT}: damaged ({error}); {_AGAIN}") from None
-    sets = {_dataset(folder, name): _notes(folder, about, name) for name in _SETS}
+    notes = {name: _notes(folder, about, name) for name in _SETS}
+    found = _read_at_once(folder, about, notes, spaces)
+    if found is not None and found.fingerprint() == about[_FINGERPRINT]:
+        _check_as_written(folder, about, about[_FINGERPRINT])
+        return found
+    # by an earlier version, or changed: episode by episode, to say what is wrong with which
+    sets = {_dataset(folder, name): noted for name, noted in notes.items()}
     clean, noisy = read_datasets(sets, spaces)
     if not len(clean):
         raise InputError(f"{folder}: the clean set is empty")
@@ -110,8 +128,42 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     demos = Demonstrations(clean, noisy, spaces)
-    _check_as_written(folder, about, demos)
+    _check_as_written(folder, about, demos.fingerprint())
     return demos
+
+
+def _read_at_once(
+    folder: Path, about: dict[str, Any], notes: dict[str, Notes], spaces: Spaces
+) -> Demonstrations | None:
+    """From where the data should lie in its files; None where it cannot be told, or is not good."""
+    places = {name: _known_places(folder, about, name, noted) for name, noted in notes.items()}
+    sets = {}
+    for name, noted in notes.items():
+        if (place := places[name]) is None:
+            return None
+        sets[_dataset(folder, name)] = noted, place
+    try:
+        read = read_at_once(sets, spaces)
+        if read is None or not len(read[0]):
+            return None
+        for name, trajectories in zip(_SETS, read, strict=True):
+            check_values(trajectories, spaces, name)
+    except (InputError, MemoryError, ValueError):
+        return None
+    return Demonstrations(read[0], read[1], spaces)
+
+
+def _known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) -> Array | None:
+    """Where each episode of a set lies in its file, as it was written; None where it is unknown."""
+    if not noted.episodes:
+        return np.zeros((0, 5), np.int64)
+    try:
+        content = (folder / _places(name)).read_bytes()
+    except OSError:
+        return None
+    if about[_CHECKSUMS].get(_places(name)) != _digest(content):
+        return None
+    return read_places(content, noted.episodes)
 
 
 def load_truth(folder: str | Path) -> Truth | None:
@@ -123,7 +175,9 @@ def load_truth(folder: str | Path) -> Truth | None:
         return None
     lengths = {}
     for name in _SETS:
-        noted, held = _notes(folder, about, name), lengths_of(_dataset(folder, name))
+        noted = _notes(folder, about, name)
+        places = _known_places(folder, about, name, noted)
+        held = lengths_of(_dataset(folder, name)) if places is None else places[:, 0].tolist()
         if (len(held), sum(held)) != (noted.episodes, noted.steps):
             raise InputError(
                 f"{_dataset(folder, name)}: damaged (it does not hold the noted episodes and "
@@ -162,12 +216,12 @@ def describe(folder: str | Path) -> dict[str, Any]:
 def size_on_disk(demos: Demonstrations) -> int:
     """At most how many bytes a folder of these demonstrations takes.
 
-    An episode is a group of small HDF5 data sets, some 14 kB of them whatever it holds.
+    An episode is a group of small HDF5 data sets, some 2 kB of them whatever it holds.
     """
     everything = demos.all
     steps, episodes = everything.n_steps, len(everything)
     per_step = everything.observations[:1].nbytes + everything.actions[:1].nbytes
-    return (steps + episodes) * per_step + 100 * steps + 16_000 * episodes + 200_000
+    return (steps + episodes) * per_step + 100 * steps + 4_000 * episodes + 200_000
 
 
 def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) -> None:
@@ -177,6 +231,11 @@ def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) 
 
 def _dataset(folder: Path, name: str) -> Path:
     return folder / f"{name}-v0"
+
+
+def _places(name: str) -> str:
+    """Within the folder."""
+    return f"{name}-v0/{PLACES}"
 
 
 def _notes(folder: Path, about: dict[str, Any], name: str) -> Notes:
@@ -203,9 +262,9 @@ def _check_storable(demos: Demonstrations) -> None:
         check_values(trajectories, spaces, name)
 
 
-def _check_as_written(folder: Path, about: dict[str, Any], demos: Demonstrations) -> None:
+def _check_as_written(folder: Path, about: dict[str, Any], fingerprint: str) -> None:
     """Raise where the data or what is said of it is not what was written, as far as is known."""
-    if about[_FINGERPRINT] not in (None, demos.fingerprint()):
+    if about[_FINGERPRINT] not in (None, fingerprint):
         raise InputError(
             f"{folder}: the data is not what was written (its fingerprint differs), so a file is "
             f"damaged or was changed; {_AGAIN}"
