@@ -2,8 +2,7 @@
 
 Minari finds what it expects: a group for each episode, five data sets in it. Each of these lies in
 the file in one piece, and `places.npy` beside it says where, so that we read without opening them:
-some hundred thousand objects. Where they are not where it says, whoever reads must see that by the
-fingerprint of the data.
+some hundred thousand objects. Whoever reads that way must know that the file is what was written.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ import numpy as np
 from sdil.demonstrations import Demonstrations, check_values
 from sdil.errors import InputError
 from sdil.files import new_folder, read_json, refuse_missing, write_json
-from sdil.formats.episodes import PLACES, read_places
+from sdil.formats.episodes import FILE, PLACES, read_places
 from sdil.formats.minari import (
     Notes,
     annotate,
@@ -92,14 +92,15 @@ def save_demonstrations(
             notes = write_dataset(trajectories, demos.spaces, _dataset(temporary, name))
             about[name] = notes.to_json()
         about[_FINGERPRINT], about[_CHECKSUMS] = demos.fingerprint(), {}
-        for place in map(_places, _SETS):
-            if (temporary / place).exists():
-                about[_CHECKSUMS][place] = _digest((temporary / place).read_bytes())
         if truth is not None:
             np.savez_compressed(temporary / _TRUTH, allow_pickle=False, **truth.to_arrays())
             about[_CHECKSUMS][_TRUTH] = _digest((temporary / _TRUTH).read_bytes())
         if write_more is not None:
             write_more(temporary)
+        for name in _SETS:
+            for file in _files(name):
+                if (temporary / file).exists():
+                    about[_CHECKSUMS][file] = _digest_of(temporary / file)
         about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
         write_json(temporary / _ABOUT, about)
 
@@ -114,8 +115,7 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
         raise InputError(f"{folder / _ABOUT}: damaged ({error}); {_AGAIN}") from None
     notes = {name: _notes(folder, about, name) for name in _SETS}
     found = _read_at_once(folder, about, notes, spaces)
-    if found is not None and found.fingerprint() == about[_FINGERPRINT]:
-        _check_as_written(folder, about, about[_FINGERPRINT])
+    if found is not None:
         return found
     # by an earlier version, or changed: episode by episode, to say what is wrong with which
     sets = {_dataset(folder, name): noted for name, noted in notes.items()}
@@ -135,11 +135,13 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
 def _read_at_once(
     folder: Path, about: dict[str, Any], notes: dict[str, Notes], spaces: Spaces
 ) -> Demonstrations | None:
-    """From where the data should lie in its files; None where it cannot be told, or is not good."""
-    places = {name: _known_places(folder, about, name, noted) for name, noted in notes.items()}
+    """From where the data lies in its files; None where not every byte is what was written."""
+    if about[_CHECKSUMS].get(_ABOUT) != _digest_of_the_rest(about):
+        return None
     sets = {}
     for name, noted in notes.items():
-        if (place := places[name]) is None:
+        place = _known_places(folder, about, name, noted)
+        if place is None or not _is_as_written(folder, about, _files(name)[1], noted):
             return None
         sets[_dataset(folder, name)] = noted, place
     try:
@@ -157,13 +159,19 @@ def _known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) 
     """Where each episode of a set lies in its file, as it was written; None where it is unknown."""
     if not noted.episodes:
         return np.zeros((0, 5), np.int64)
+    file = _files(name)[0]
+    if not _is_as_written(folder, about, file, noted):
+        return None
+    return read_places((folder / file).read_bytes(), noted.episodes)
+
+
+def _is_as_written(folder: Path, about: dict[str, Any], file: str, noted: Notes) -> bool:
+    """Whether a file of a set has the checksum that was noted; an empty set needs none."""
     try:
-        content = (folder / _places(name)).read_bytes()
+        digest = _digest_of(folder / file) if noted.episodes else None
     except OSError:
-        return None
-    if about[_CHECKSUMS].get(_places(name)) != _digest(content):
-        return None
-    return read_places(content, noted.episodes)
+        return False
+    return not noted.episodes or about[_CHECKSUMS].get(file) == digest
 
 
 def load_truth(folder: str | Path) -> Truth | None:
@@ -233,9 +241,9 @@ def _dataset(folder: Path, name: str) -> Path:
     return folder / f"{name}-v0"
 
 
-def _places(name: str) -> str:
-    """Within the folder."""
-    return f"{name}-v0/{PLACES}"
+def _files(name: str) -> tuple[str, str]:
+    """Of a set, within the folder: where its episodes lie, and the file that they lie in."""
+    return f"{name}-v0/{PLACES}", f"{name}-v0/{FILE.as_posix()}"
 
 
 def _notes(folder: Path, about: dict[str, Any], name: str) -> Notes:
@@ -281,6 +289,11 @@ def _digest_of_the_rest(about: dict[str, Any]) -> str:
     others = {name: value for name, value in about[_CHECKSUMS].items() if name != _ABOUT}
     plain = json.loads(json.dumps({**about, _CHECKSUMS: others}))  # as it will be read
     return _digest(json.dumps(plain, sort_keys=True).encode())
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest(content: bytes) -> str:

@@ -118,7 +118,7 @@ def read_at_once(
 ) -> list[Trajectories] | None:
     """What `read_datasets` reads, from where it should lie; None where it does not lie there.
 
-    Anything may have been read from a file that was changed: compare the fingerprint.
+    Only of files that are known to be what was written: anything may lie there in others.
     """
     for folder, (notes, _) in sets.items():
         _open_as_noted(folder, notes)

@@ -99,10 +99,8 @@ class _Pairs:
         """`goal_part` is what the first layer makes of waypoints (E, P, H). `as_trained`: the last
         layer rounds as it does in training, so that equal runs stay equal; it is slower."""
         self._goals, self._as_trained = goal_part, as_trained
-        self._hidden, last = list(distance.weights)[1:]
-        self._last = last[..., FAR : FAR + 1].contiguous()
-        self._hidden_bias, last_bias = list(distance.biases)[1:]
-        self._last_bias = last_bias[..., FAR : FAR + 1]
+        self._hidden, self._last = list(distance.weights)[1:]
+        self._hidden_bias, self._last_bias = list(distance.biases)[1:]
         members, n_goals, width = goal_part.shape
         memory = goal_part.new_empty(2, members, _STATES * n_goals, width)
         self._before, self._after = memory
@@ -120,11 +118,11 @@ class _Pairs:
             torch.baddbmm(self._hidden_bias, before, self._hidden, out=after)
             F.leaky_relu_(after, LEAK)
             if self._as_trained:
-                last = torch.baddbmm(self._last_bias, after, self._last)
+                last = torch.baddbmm(self._last_bias, after, self._last)[..., FAR]
             else:
-                each = [x @ w for x, w in zip(after, self._last[..., 0], strict=True)]
-                last = torch.stack(each) + self._last_bias[..., 0]
-            found[:, begin : begin + _STATES] = last.view(shape[:3])
+                each = [x @ w for x, w in zip(after, self._last[..., FAR], strict=True)]
+                last = torch.stack(each) + self._last_bias[..., FAR]
+            found[:, begin : begin + _STATES] = last.reshape(shape[:3])
         return found
 
 
