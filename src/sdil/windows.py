@@ -20,6 +20,8 @@ from sdil.trajectories import Trajectories
 
 STEPS_AT_ONCE = 16_384
 """How many steps are looked at together where a whole set is gone through."""
+STEPS_IN_CACHE = 1_024
+"""And where networks do the looking: what they compute on the way stays near the processor."""
 
 
 @dataclass(frozen=True)

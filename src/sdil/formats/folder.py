@@ -3,6 +3,7 @@
     demos/fourrooms/
       clean-v0/data/, noisy-v0/data/   Minari data sets (HDF5): `MinariDataset(".../data")`, or
                                        `minari.load_dataset("clean-v0")` with this folder as root
+                                       and `places.npy`, where in the file each episode lies
       sdil.json                        spaces, task, environment, ids, groups, what is absent;
                                        the fingerprint of the data and checksums of files; of
                                        imported data names, units, and the source's own frames
@@ -27,9 +28,17 @@ import numpy as np
 from sdil.demonstrations import Demonstrations, check_values
 from sdil.errors import InputError
 from sdil.files import new_folder, read_json, refuse_missing, write_json
-from sdil.formats.minari import Notes, annotate, lengths_of, read_datasets, write_dataset
+from sdil.formats.episodes import FILE, PLACES, read_places
+from sdil.formats.minari import (
+    Notes,
+    annotate,
+    lengths_of,
+    read_at_once,
+    read_datasets,
+    write_dataset,
+)
 from sdil.formats.origin import Imported, Origin
-from sdil.spaces import Spaces, element_type
+from sdil.spaces import Array, Spaces, element_type
 from sdil.truth import Truth
 
 FORMAT_VERSION = 1
@@ -99,7 +108,11 @@ def save_demonstrations(
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Write `sdil.json` with a checksum of all that it says."""
+    """Write `sdil.json` with checksums of the files of both sets and of all that it says."""
+    for name in _SETS:
+        for file in _files(name):
+            if (folder / file).exists():
+                about[_CHECKSUMS][file] = _digest_of(folder / file)
     about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
     write_json(folder / _ABOUT, about)
 
@@ -112,7 +125,12 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
         spaces = Spaces.from_json(about["spaces"])
     except InputError as error:
         raise InputError(f"{folder / _ABOUT}: damaged ({error}); {_AGAIN}") from None
-    sets = {_dataset(folder, name): _notes(folder, about, name) for name in _SETS}
+    notes = {name: _notes(folder, about, name) for name in _SETS}
+    found = _read_at_once(folder, about, notes, spaces)
+    if found is not None:
+        return found
+    # by an earlier version, or changed: episode by episode, to say what is wrong with which
+    sets = {_dataset(folder, name): noted for name, noted in notes.items()}
     clean, noisy = read_datasets(sets, spaces)
     if not len(clean):
         raise InputError(f"{folder}: the clean set is empty")
@@ -122,8 +140,50 @@ def load_demonstrations(folder: str | Path) -> Demonstrations:
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     demos = Demonstrations(clean, noisy, spaces)
-    _check_as_written(folder, about, demos)
+    _check_as_written(folder, about, demos.fingerprint())
     return demos
+
+
+def _read_at_once(
+    folder: Path, about: dict[str, Any], notes: dict[str, Notes], spaces: Spaces
+) -> Demonstrations | None:
+    """From where the data lies in its files; None where not every byte is what was written."""
+    if about[_CHECKSUMS].get(_ABOUT) != _digest_of_the_rest(about):
+        return None
+    sets = {}
+    for name, noted in notes.items():
+        place = _known_places(folder, about, name, noted)
+        if place is None or not _is_as_written(folder, about, _files(name)[1], noted):
+            return None
+        sets[_dataset(folder, name)] = noted, place
+    try:
+        read = read_at_once(sets, spaces)
+        if read is None or not len(read[0]):
+            return None
+        for name, trajectories in zip(_SETS, read, strict=True):
+            check_values(trajectories, spaces, name)
+    except (InputError, MemoryError, ValueError):
+        return None
+    return Demonstrations(read[0], read[1], spaces)
+
+
+def _known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) -> Array | None:
+    """Where each episode of a set lies in its file, as it was written; None where it is unknown."""
+    if not noted.episodes:
+        return np.zeros((0, 5), np.int64)
+    file = _files(name)[0]
+    if not _is_as_written(folder, about, file, noted):
+        return None
+    return read_places((folder / file).read_bytes(), noted.episodes)
+
+
+def _is_as_written(folder: Path, about: dict[str, Any], file: str, noted: Notes) -> bool:
+    """Whether a file of a set has the checksum that was noted; an empty set needs none."""
+    try:
+        digest = _digest_of(folder / file) if noted.episodes else None
+    except OSError:
+        return False
+    return not noted.episodes or about[_CHECKSUMS].get(file) == digest
 
 
 def load_truth(folder: str | Path) -> Truth | None:
@@ -135,7 +195,9 @@ def load_truth(folder: str | Path) -> Truth | None:
         return None
     lengths = {}
     for name in _SETS:
-        noted, held = _notes(folder, about, name), lengths_of(_dataset(folder, name))
+        noted = _notes(folder, about, name)
+        places = _known_places(folder, about, name, noted)
+        held = lengths_of(_dataset(folder, name)) if places is None else places[:, 0].tolist()
         if (len(held), sum(held)) != (noted.episodes, noted.steps):
             raise InputError(
                 f"{_dataset(folder, name)}: damaged (it does not hold the noted episodes and "
@@ -182,12 +244,12 @@ def origin_of(folder: str | Path) -> Origin | None:
 def size_on_disk(demos: Demonstrations) -> int:
     """At most how many bytes a folder of these demonstrations takes.
 
-    An episode is a group of small HDF5 data sets, some 14 kB of them whatever it holds.
+    An episode is a group of small HDF5 data sets, some 2 kB of them whatever it holds.
     """
     everything = demos.all
     steps, episodes = everything.n_steps, len(everything)
     per_step = everything.observations[:1].nbytes + everything.actions[:1].nbytes
-    return (steps + episodes) * per_step + 100 * steps + 16_000 * episodes + 200_000
+    return (steps + episodes) * per_step + 100 * steps + 4_000 * episodes + 200_000
 
 
 def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) -> None:
@@ -197,6 +259,11 @@ def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) 
 
 def _dataset(folder: Path, name: str) -> Path:
     return folder / f"{name}-v0"
+
+
+def _files(name: str) -> tuple[str, str]:
+    """Of a set, within the folder: where its episodes lie, and the file that they lie in."""
+    return f"{name}-v0/{PLACES}", f"{name}-v0/{FILE.as_posix()}"
 
 
 def _notes(folder: Path, about: dict[str, Any], name: str) -> Notes:
@@ -223,9 +290,9 @@ def _check_storable(demos: Demonstrations) -> None:
         check_values(trajectories, spaces, name)
 
 
-def _check_as_written(folder: Path, about: dict[str, Any], demos: Demonstrations) -> None:
+def _check_as_written(folder: Path, about: dict[str, Any], fingerprint: str) -> None:
     """Raise where the data or what is said of it is not what was written, as far as is known."""
-    if about[_FINGERPRINT] not in (None, demos.fingerprint()):
+    if about[_FINGERPRINT] not in (None, fingerprint):
         raise InputError(
             f"{folder}: the data is not what was written (its fingerprint differs), so a file is "
             f"damaged or was changed; {_AGAIN}"
@@ -242,6 +309,11 @@ def _digest_of_the_rest(about: dict[str, Any]) -> str:
     others = {name: value for name, value in about[_CHECKSUMS].items() if name != _ABOUT}
     plain = json.loads(json.dumps({**about, _CHECKSUMS: others}))  # as it will be read
     return _digest(json.dumps(plain, sort_keys=True).encode())
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest(content: bytes) -> str:

@@ -30,6 +30,7 @@ from sdil.files import (
     set_aside,
     write_json,
 )
+from sdil.formats.episodes import FILE, PLACES, find_places, write_episode
 from sdil.formats.folder import FORMAT_VERSION, write_about
 from sdil.formats.minari import Notes
 from sdil.formats.origin import Numbered
@@ -160,29 +161,10 @@ def _write_set(
                     noted = time.monotonic()
         finally:  # Ctrl-C, a full disk, damage in the source: what is written stays
             _note(file, work, request, reading, name, state)
+        if before:
+            np.save(work / f"{name}-v0" / PLACES, find_places(file, len(before)))
     state.notes[name] = _notes_of(before)
     _write_metadata(work, name, reading.spaces, state.notes[name])
-
-
-def write_episode(file: Any, at: int, t: Trajectory) -> None:
-    """Write an episode in Minari's layout; arrays as one piece, which is quick to write and read.
-
-    What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
-    last observation twice where the final one is unknown.
-    """
-    steps = len(t)
-    group = file.create_group(f"episode_{at}")
-    seen = t.observations
-    if not t.has_final_observation:
-        seen = np.concatenate([seen, seen[-1:]])
-    ends = np.zeros(steps, bool)
-    ends[-1] = True
-    group["observations"], group["actions"] = seen, t.actions
-    group["rewards"] = np.full(steps, np.nan) if t.rewards is None else t.rewards
-    group["terminations"] = ends & t.terminated
-    group["truncations"] = ends & (not t.terminated)
-    group.attrs["id"] = at
-    group.attrs["total_steps"] = steps  # last: a group that has it is whole
 
 
 def update_digest(digest: Any, t: Trajectory) -> None:
@@ -244,9 +226,9 @@ def _opened(work: Path, name: str) -> Any:
     """The HDF5 file of a set, to append to."""
     import h5py
 
-    folder = work / f"{name}-v0" / "data"
-    folder.mkdir(parents=True, exist_ok=True)
-    return h5py.File(folder / "main_data.hdf5", "a", track_order=True)
+    file = work / f"{name}-v0" / FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return h5py.File(file, "a", track_order=True, libver="latest")
 
 
 def _write_metadata(work: Path, name: str, spaces: Spaces, notes: Notes) -> None:
@@ -254,10 +236,10 @@ def _write_metadata(work: Path, name: str, spaces: Spaces, notes: Notes) -> None
     from minari import __version__
     from minari.serialization import serialize_space
 
-    folder = work / f"{name}-v0" / "data"
-    size = (folder / "main_data.hdf5").stat().st_size
+    file = work / f"{name}-v0" / FILE
+    size = file.stat().st_size
     write_json(
-        folder / "metadata.json",
+        file.with_name("metadata.json"),
         {
             "total_episodes": notes.episodes,
             "total_steps": notes.steps,

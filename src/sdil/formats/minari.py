@@ -7,7 +7,7 @@ the last one twice. The notes say which episodes these are, so writing and readi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.episodes import FILE, PLACES, read_at, write_episodes
 from sdil.spaces import Array, Spaces, element_shape, element_type, stored_space
 from sdil.trajectories import Trajectories
 
@@ -91,7 +92,6 @@ class Notes:
 def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> Notes:
     """Write trajectories as a Minari data set called like its new folder (`NAME-v0`)."""
     from minari import MinariDataset, __version__
-    from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
 
     notes = Notes.of(trajectories)
@@ -105,25 +105,73 @@ def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> N
         jpeg_encoding=False,  # lossy
     )
     storage.update_metadata({"dataset_id": folder.name, "minari_version": __version__})
-
-    def buffers() -> Iterator[Any]:
-        for t in trajectories:
-            ends = np.arange(len(t)) == len(t) - 1
-            final = (
-                t.observations if t.has_final_observation else t.observations[[*range(len(t)), -1]]
-            )
-            yield EpisodeBuffer(
-                observations=final,
-                actions=t.actions,
-                rewards=np.full(len(t), np.nan) if t.rewards is None else t.rewards,
-                terminations=ends & t.terminated,
-                truncations=ends & (not t.terminated),
-            )
-
     if len(trajectories):
-        storage.update_episodes(buffers())
+        np.save(folder / PLACES, write_episodes(trajectories, folder / FILE))
+        storage.update_metadata({"total_steps": notes.steps, "total_episodes": notes.episodes})
+        storage.update_metadata({"dataset_size": storage.get_size()})
     MinariDataset(folder / "data")  # Minari itself must be able to open what we wrote
     return notes
+
+
+def read_at_once(
+    sets: Mapping[Path, tuple[Notes, Array]], spaces: Spaces
+) -> list[Trajectories] | None:
+    """What `read_datasets` reads, from where it should lie; None where it does not lie there.
+
+    Only of files that are known to be what was written: anything may lie there in others.
+    """
+    for folder, (notes, _) in sets.items():
+        _open_as_noted(folder, notes)
+    length = np.concatenate([places[:, 0] for _, places in sets.values()])
+    finals = [~_marked(notes.without_final_observation, notes) for notes, _ in sets.values()]
+    has_final = np.concatenate(finals)
+    rows = length + has_final
+    if any(notes.steps != places[:, 0].sum() for notes, places in sets.values()):
+        return None
+    flat = _Flat(steps=int(length.sum()), rows=int(rows.sum()), spaces=spaces)
+    terminated, row, step = [], 0, 0
+    for (folder, (notes, places)), final in zip(sets.items(), finals, strict=True):
+        if not notes.episodes:
+            continue
+        n_rows, n_steps = notes.steps + int(final.sum()), notes.steps
+        ended = read_at(
+            folder / FILE,
+            places,
+            spaces,
+            has_final=final,
+            observations=flat.observations[row : row + n_rows],
+            actions=flat.actions[step : step + n_steps],
+            rewards=flat.rewards[step : step + n_steps],
+        )
+        if ended is None:
+            return None
+        terminated.append(ended)
+        row, step = row + n_rows, step + n_steps
+    together = Trajectories(
+        observations=flat.observations,
+        actions=flat.actions,
+        rewards=flat.rewards,
+        first_row=np.cumsum(rows) - rows,
+        first_step=np.cumsum(length) - length,
+        lengths=length,
+        has_final=has_final,
+        has_rewards=~np.concatenate([_marked(n.without_rewards, n) for n, _ in sets.values()]),
+        terminated=np.concatenate([*terminated, np.zeros(0, bool)]),
+        ids=tuple(i for notes, _ in sets.values() for i in notes.ids),
+        groups=tuple(g for notes, _ in sets.values() for g in notes.groups),
+    )
+    return _cut(together, [notes for notes, _ in sets.values()])
+
+
+def _marked(positions: list[int], notes: Notes) -> Array:
+    marked = np.zeros(notes.episodes, bool)
+    marked[positions] = True
+    return marked
+
+
+def _cut(together: Trajectories, notes: Sequence[Notes]) -> list[Trajectories]:
+    edges = np.cumsum([0, *(each.episodes for each in notes)])
+    return [together[first:last] for first, last in pairwise(edges)]
 
 
 def read_datasets(sets: Mapping[Path, Notes], spaces: Spaces) -> list[Trajectories]:
@@ -144,8 +192,7 @@ def read_datasets(sets: Mapping[Path, Notes], spaces: Spaces) -> list[Trajectori
         [i for notes in sets.values() for i in notes.ids],
         [g for notes in sets.values() for g in notes.groups],
     )
-    edges = np.cumsum([0, *(notes.episodes for notes in sets.values())])
-    return [together[first:last] for first, last in pairwise(edges)]
+    return _cut(together, list(sets.values()))
 
 
 def annotate(folder: Path, about_episodes: Sequence[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from sdil.judges.distance import NEAR, NEAR_STEPS
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
-from sdil.windows import STEPS_AT_ONCE, Windows
+from sdil.windows import STEPS_IN_CACHE, Windows
 
 _LATER = (4, 8, 16)  # steps
 
@@ -26,13 +26,17 @@ def efficiency(
     """
     gained = torch.full((len(index),), torch.nan, dtype=torch.float64)
     known = torch.where(ahead >= 2)[0]
-    for part in known.split(STEPS_AT_ONCE):
+    number = distance.weights[0].dtype
+
+    def seen(rows: Tensor) -> Tensor:
+        return standardise(windows.observations[rows]).to(number)
+
+    for part in known.split(STEPS_IN_CACHE):
         rows = windows.rows[index[part]]
         total = torch.zeros(len(part), dtype=torch.float64)
-        here = standardise(windows.observations[rows])
-        there = standardise(windows.observations[rows + 1])
+        here, there = seen(rows), seen(rows + 1)
         for later in _LATER:
-            goal = standardise(windows.observations[rows + ahead[part].clamp(max=later)])
+            goal = seen(rows + ahead[part].clamp(max=later))
             before, after = (distance(torch.cat([at, goal], 1))[..., NEAR] for at in (here, there))
             total += (before - after).mean(0)
         gained[part] = total * NEAR_STEPS / len(_LATER)

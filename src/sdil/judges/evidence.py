@@ -9,6 +9,7 @@ worth (`joining.py`, `episodes.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import gymnasium as gym
@@ -33,7 +34,7 @@ from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array
 from sdil.training import below
-from sdil.windows import STEPS_AT_ONCE, Windows
+from sdil.windows import STEPS_IN_CACHE, Windows
 
 OUTCOMES = ("progress", "efficiency")
 """Signals that look at what came of a step, and for the step answer at what is to be expected."""
@@ -123,7 +124,7 @@ class Evidence(nn.Module):
     def table(self, name: str, windows: Windows, index: Tensor) -> Tensor:
         """What a step signal says of every counted action at these steps; NaN: nothing. (B, A)"""
         parts = []
-        for some in index.split(STEPS_AT_ONCE):
+        for some in index.split(STEPS_IN_CACHE):
             observed = windows.at(some).state
             states = self.standardise(observed)
             if name == "likelihood":
@@ -146,7 +147,7 @@ class Evidence(nn.Module):
             return self.table(name, windows, index).gather(1, actions.long())
         parts = []
         for some, taken in zip(
-            index.split(STEPS_AT_ONCE), actions.split(STEPS_AT_ONCE), strict=True
+            index.split(STEPS_IN_CACHE), actions.split(STEPS_IN_CACHE), strict=True
         ):
             states = self.standardise(windows.at(some).state)
             if name == "likelihood":
@@ -206,10 +207,12 @@ class Evidence(nn.Module):
     def judge(self, windows: Windows, answers: frozenset[str]) -> JudgedSteps:
         """The answers that are asked for: step, episode, integrity."""
         found: dict[str, Any] = {"optimality": np.zeros(len(windows))}
+        every = torch.arange(len(windows))
+        tell = cache(lambda name: self.tell(name, windows, every).numpy())  # asked more than once
         if "step" in answers and self.heard:
-            found |= self._judge_steps(windows)
+            found |= self._judge_steps(windows, tell)
         if "episode" in answers and self.episodes.heard:
-            told = self.of_episodes(windows, self.episodes.heard)
+            told = self.of_episodes(windows, self.episodes.heard, tell)
             quality, alone = self.episodes(told, windows.times.numpy())
             found |= {"quality": quality, "quality_parts": alone}
         if "integrity" in answers:
@@ -219,9 +222,9 @@ class Evidence(nn.Module):
             found["integrity"] = sound
         return JudgedSteps(**found)
 
-    def _judge_steps(self, windows: Windows) -> dict[str, Any]:
+    def _judge_steps(self, windows: Windows, tell: Callable[[str], Array]) -> dict[str, Any]:
         index = torch.arange(len(windows))
-        each = {n: self.worth(n, self.tell(n, windows, index).numpy()) for n in self.weighed}
+        each = {n: self.worth(n, tell(n)) for n in self.weighed}
         settle = self.settling(windows, index)
         bare = np.sum(list(each.values()), 0)  # log-odds (N,)
         total = settle(bare)
@@ -255,8 +258,10 @@ class Evidence(nn.Module):
 
         return settle
 
-    def of_episodes(self, windows: Windows, names: list[str]) -> dict[str, Array]:
-        """What each episode signal says of each step. (N,)"""
+    def of_episodes(
+        self, windows: Windows, names: list[str], tell: Callable[[str], Array]
+    ) -> dict[str, Array]:
+        """What each episode signal says of each step, by what step signals `tell` of all. (N,)"""
         index = torch.arange(len(windows))
         told = {}
         for name in names:
@@ -264,10 +269,10 @@ class Evidence(nn.Module):
                 told[name] = self.pace(rates_of(windows, self.head))
             elif name == "steps":
                 settle = self.settling(windows, index, waiting=True)
-                bare = [self.worth(n, self.tell(n, windows, index).numpy()) for n in self.weighed]
+                bare = [self.worth(n, tell(n)) for n in self.weighed]
                 told[name] = settle(np.sum(bare, 0))
             elif name == "likelihood":
-                told[name] = self.tell(name, windows, index).numpy()
+                told[name] = tell(name)
             else:
                 told[name] = self.outcome(name, windows, index).numpy()
         return told

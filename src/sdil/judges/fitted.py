@@ -52,6 +52,7 @@ class EvidenceJudge(FittedJudge):
         self._double = (
             Evidence.of_tensors(evidence.state_dict(), spaces.action).double().requires_grad_(False)
         )
+        self._double.distance.float()  # half the time, and no answer hangs on its last digits
 
     @property
     def _asked(self) -> list[str]:

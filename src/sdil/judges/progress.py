@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.judges.distance import FAR
 from sdil.judges.material import Material
 from sdil.networks.encoders import Standardise
-from sdil.networks.ensemble import Ensemble
-from sdil.windows import DistinctStates, Windows
+from sdil.networks.ensemble import LEAK, Ensemble
+from sdil.windows import STEPS_IN_CACHE, DistinctStates, Windows
 
 REACH = 2  # it is looked at over so many steps to either side
 SOFTNESS = 0.2  # of the minimum over waypoints, in lengths of a clean demonstration
 WAYPOINTS = 64
-_PAIRS_AT_ONCE = 2**17
+_STATES = 32  # whose pairs with all waypoints fit into the cache of a processor
 
 
 class Progress(nn.Module):
@@ -73,19 +74,56 @@ class Progress(nn.Module):
 
     def to_go(self, states: Tensor, distance: Ensemble, standardise: Standardise) -> Tensor:
         """How far it is to the end of a clean demonstration, over the best of waypoints. (B,)"""
-        split = standardise.mean.shape[0]
+        split, number = standardise.mean.shape[0], standardise.mean.dtype
         first, bias = distance.weights[0], distance.biases[0]
-        members, hidden = first.shape[0], first.shape[2]
-        goal_part = torch.matmul(self.waypoints, first[:, split:])  # (E, P, H)
-        at_once = max(1, _PAIRS_AT_ONCE // (members * len(self.waypoints)))
-        parts = []
-        for some in states.split(at_once):
-            state_part = torch.matmul(standardise(some), first[:, :split]) + bias  # (E, B, H)
-            both = (state_part[:, :, None] + goal_part[:, None]).view(members, -1, hidden)
-            steps = distance.after_first(both)[..., FAR].view(members, len(some), -1)
-            whole = steps + self.remaining
-            parts.append(-SOFTNESS * torch.logsumexp(-whole / SOFTNESS, 2).mean(0))
-        return torch.cat(parts)
+        goal_part = torch.matmul(self.waypoints.to(first.dtype), first[:, split:])  # (E, P, H)
+        pairs = _Pairs(distance, goal_part, as_trained=number == first.dtype)
+        to_go = torch.empty(len(states), dtype=number)
+        for begin in range(0, len(states), STEPS_IN_CACHE):
+            some = standardise(states[begin : begin + STEPS_IN_CACHE]).to(first.dtype)
+            state_part = torch.matmul(some, first[:, :split]) + bias  # (E, B, H)
+            whole = pairs.steps_between(state_part).to(number) + self.remaining
+            soft = -SOFTNESS * torch.logsumexp(-whole / SOFTNESS, 2).mean(0)
+            to_go[begin : begin + len(some)] = soft
+        return to_go
+
+
+class _Pairs:
+    """Pairs of states and waypoints through the layers of a distance after the first.
+
+    Nearly all the work of scoring. Block by block into the same memory, which stays in the
+    processor's cache: fresh memory costs more than the arithmetic.
+    """
+
+    def __init__(self, distance: Ensemble, goal_part: Tensor, *, as_trained: bool) -> None:
+        """`goal_part` is what the first layer makes of waypoints (E, P, H). `as_trained`: the last
+        layer rounds as it does in training, so that equal runs stay equal; it is slower."""
+        self._goals, self._as_trained = goal_part, as_trained
+        self._hidden, self._last = list(distance.weights)[1:]
+        self._hidden_bias, self._last_bias = list(distance.biases)[1:]
+        members, n_goals, width = goal_part.shape
+        memory = goal_part.new_empty(2, members, _STATES * n_goals, width)
+        self._before, self._after = memory
+
+    def steps_between(self, state_part: Tensor) -> Tensor:
+        """From each state (E, B, H) to each waypoint, in lengths of a demonstration. (E, B, P)"""
+        members, n_states, _ = state_part.shape
+        found = state_part.new_empty(members, n_states, self._goals.shape[1])
+        for begin in range(0, n_states, _STATES):
+            some = state_part[:, begin : begin + _STATES]
+            shape = members, some.shape[1], *self._goals.shape[1:]
+            before, after = (x[:, : shape[1] * shape[2]] for x in (self._before, self._after))
+            torch.add(some[:, :, None], self._goals[:, None], out=before.view(shape))
+            F.leaky_relu_(before, LEAK)
+            torch.baddbmm(self._hidden_bias, before, self._hidden, out=after)
+            F.leaky_relu_(after, LEAK)
+            if self._as_trained:
+                last = torch.baddbmm(self._last_bias, after, self._last)[..., FAR]
+            else:
+                each = [x @ w for x, w in zip(after, self._last[..., FAR], strict=True)]
+                last = torch.stack(each) + self._last_bias[..., FAR]
+            found[:, begin : begin + _STATES] = last.reshape(shape[:3])
+        return found
 
 
 def _smooth(values: Tensor, exists: Tensor, times: Tensor) -> Tensor:

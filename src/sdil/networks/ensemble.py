@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 MEMBERS = 3
+LEAK = 0.1  # slope of the hidden layers under 0
 
 
 class Ensemble(nn.Module):
@@ -34,7 +35,7 @@ class Ensemble(nn.Module):
     def after_first(self, hidden: Tensor) -> Tensor:
         """The rest, from what the first layer gives. (members, B, hidden)"""
         for weights, biases in zip(list(self.weights)[1:], list(self.biases)[1:], strict=True):
-            hidden = torch.baddbmm(biases, F.leaky_relu(hidden, 0.1), weights)
+            hidden = torch.baddbmm(biases, F.leaky_relu(hidden, LEAK), weights)
         return hidden
 
     def only(self, members: Sequence[int]) -> Ensemble:
