@@ -16,6 +16,9 @@ BASE_ORDER = {
     "errors": set(),
     "files": {"errors"},
     "limits": {"errors"},
+    "plain": set(),
+    "cores": {"errors"},
+    "progress": {"plain", "cores"},
     "moved": {"errors"},
     "locks": {"errors", "files"},
     "spaces": {"errors"},
@@ -33,11 +36,11 @@ BASE_ORDER = {
     "saved": {"errors", "files", "spaces"},
     "judging": {
         *("errors", "files", "limits", "spaces", "trajectories", "demonstrations", "scores"),
-        *("training", "saved"),
+        *("training", "saved", "cores"),
     },
     "policy": {
         *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
-        *("saved", "judging", "demonstrations", "heads"),
+        *("saved", "judging", "demonstrations", "heads", "cores"),
     },
     "acting": {"errors", "limits", "demonstrations", "windows", "policy"},
 }

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from sdil.cores import steadily
 from sdil.demonstrations import Demonstrations, pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
@@ -119,6 +120,7 @@ class FittedJudge(Saved):
     def judge(self, packed: Trajectories) -> JudgedSteps:
         """What it says of all steps of these trajectories, one after the other."""
 
+    @steadily
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is."""
         if not len(trajectories):

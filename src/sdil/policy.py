@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.cores import steadily
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
@@ -156,6 +157,7 @@ class Policy(Saved):
             )
         return found.outputs.softmax(1)
 
+    @steadily
     def log_likelihood(self, trajectories: Sequence[Trajectory]) -> list[Array]:
         """How likely it finds the action of each recorded step, whatever rules it acts by: log p,
         of real numbers the log-density of what they are in units of the training data.
@@ -173,6 +175,7 @@ class Policy(Saved):
             ]
         return packed.split_steps(torch.cat(found).numpy())
 
+    @steadily
     def probabilities(self, trajectories: Sequence[Trajectory]) -> list[Array]:
         """How likely it finds each action at every recorded step, whatever rules it acts by.
 
@@ -186,6 +189,7 @@ class Policy(Saved):
             probs = torch.cat([self.action_probs(windows.at(part)) for part in windows.parts()])
         return packed.split_steps(probs.numpy())
 
+    @steadily
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge."""
         if self.judge is None:
