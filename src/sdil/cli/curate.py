@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
 
-from sdil.algorithms import load_judging
-from sdil.arguments import read_run
-from sdil.cli.answers import fitted_of, good_share_of, unknown_of
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -28,8 +25,6 @@ from sdil.curation import curate as keep_what_is_good
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate
-from sdil.evaluation.helped import DRAWS, LABELS, Helped, did_it_help
-from sdil.evaluation.rollout import check_spaces
 from sdil.files import read_json, refuse_existing, write_json
 from sdil.formats.folder import (
     annotate_episodes,
@@ -39,10 +34,13 @@ from sdil.formats.folder import (
     save_demonstrations,
 )
 from sdil.formats.scores import ScoredSet, write_scores
-from sdil.judging import FittedJudge
-from sdil.policy import Policy
 from sdil.trajectories import Trajectories
 from sdil.truth import Truth
+
+if TYPE_CHECKING:
+    from sdil.evaluation.helped import Helped
+    from sdil.judging import FittedJudge
+    from sdil.policy import Policy
 
 FORMAT, VERSION = "sdil-curated", 1
 
@@ -109,6 +107,10 @@ def curate(
     set_threads(threads)
     _refuse_touching(data, out)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
+    from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
+    from sdil.cli.answers import fitted_of, unknown_of
+    from sdil.evaluation.rollout import check_spaces
+
     judge = load_judging(run)
     fitted = fitted_of(judge)
     name = getattr(judge, "learner", None) or getattr(judge, "name", "")
@@ -177,6 +179,9 @@ def _good_share(
     run: Path, judge: FittedJudge | Policy, demos: Demonstrations
 ) -> GoodShareLike | None:
     """The share of good noisy steps, unless it was estimated from other demonstrations."""
+    from sdil.arguments import read_run
+    from sdil.cli.answers import good_share_of
+
     if (run / "run.json").exists() and read_run(run).get("fingerprint") != demos.fingerprint():
         return None
     return good_share_of(judge)
@@ -184,6 +189,8 @@ def _good_share(
 
 def _check(demos: Demonstrations, curated: Curated, out: Path, seed: int) -> Helped:
     """Whether it helped, noted in the folder too, which is whole already."""
+    from sdil.evaluation.helped import did_it_help
+
     try:
         with progress("does it help?") as update:
             helped = did_it_help(demos, curated, seed=seed, on_progress=update)
@@ -336,6 +343,8 @@ def _show(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
 
 
 def _show_helped(helped: Helped) -> None:
+    from sdil.evaluation.helped import DRAWS, LABELS
+
     if helped.rows:
         print_table(
             f"does it help? behaviour cloning, on {helped.groups} clean groups in turn held out",

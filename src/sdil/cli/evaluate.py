@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sdil.acting import DEFAULT, GREEDY, Sample, WithoutCircles, describe_acting
-from sdil.algorithms import load_policy
-from sdil.arguments import read_run
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -23,15 +20,13 @@ from sdil.cli.console import (
 )
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.rollout import Evaluation, check_spaces
-from sdil.evaluation.rollout import evaluate as run_episodes
 from sdil.files import write_json
 from sdil.formats.folder import load_demonstrations
-from sdil.policy import Policy
-from sdil.simulators import trusted_environment
 
 if TYPE_CHECKING:
     from sdil.evaluation.metrics import ActionMetrics, RealMetrics
+    from sdil.evaluation.rollout import Evaluation
+    from sdil.policy import Policy
 
 ALL = "all"
 
@@ -73,6 +68,12 @@ def evaluate(
         threads: CPU threads.
         as_json: Print the answer as JSON.
     """
+    from sdil.acting import WithoutCircles, describe_acting  # PyTorch: --help need not wait for it
+    from sdil.algorithms import load_policy
+    from sdil.arguments import read_run
+    from sdil.evaluation.rollout import evaluate as run_episodes
+    from sdil.simulators import trusted_environment
+
     check_seed(seed)
     set_threads(threads)
     policy = load_policy(run)
@@ -139,6 +140,8 @@ def evaluate(
 
 def ways_of(policy: Policy) -> dict[str, str]:
     """The ways of acting to look at, by how they are called; the default one first."""
+    from sdil.acting import DEFAULT, GREEDY, Sample, WithoutCircles, describe_acting
+
     others = [GREEDY, Sample.name]
     if WithoutCircles.name not in policy.why_not:
         others.append(WithoutCircles.name)
@@ -147,12 +150,15 @@ def ways_of(policy: Policy) -> dict[str, str]:
 
 
 def _marked(way: str, policy: Policy) -> str:
+    from sdil.acting import describe_acting
+
     return f"{way} (default)" if way == describe_acting(policy) else way
 
 
 def measure_on(policy: Policy, demos: Demonstrations) -> ActionMetrics | RealMetrics:
     """Compare the policy with the clean set of `demos`, step by step."""
     from sdil.evaluation.metrics import measure_recorded  # scikit-learn: seconds
+    from sdil.evaluation.rollout import check_spaces
 
     check_spaces(policy, demos.spaces)
     return measure_recorded(policy, demos.clean)

@@ -9,28 +9,22 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sdil.acting import describe_acting
-from sdil.algorithms import JUDGES, LEARNERS, load_judging, load_policy
-from sdil.arguments import read_run
-from sdil.checkpoints import kept_of_each_phase, read_epochs
-from sdil.cli.answers import answers_of
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.rollout import evaluate
-from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
 from sdil.formats.folder import describe, load_demonstrations, load_truth
-from sdil.judging import FittedJudge
-from sdil.policy import Policy
 from sdil.report.curves import curves_of
-from sdil.simulators import trusted_environment
 from sdil.studies.grid import read_published, read_study
+
+if TYPE_CHECKING:
+    from sdil.judging import FittedJudge
+    from sdil.policy import Policy
 
 _EPISODES = 1_000
 
@@ -79,6 +73,11 @@ def report(
         overwrite: Replace what exists.
         as_json: Print the summary as JSON.
     """
+    from sdil.algorithms import load_judging, load_policy  # PyTorch: --help need not wait for it
+    from sdil.arguments import read_run
+    from sdil.explanation.explain import explain
+    from sdil.policy import Policy
+
     check_seed(seed)
     set_threads(threads)
     _refuse(out, record, figures, overwrite=overwrite)
@@ -138,6 +137,8 @@ def _refuse(
 
 def _environment(run: Path, about: dict[str, Any] | None, data: Path) -> str | None:
     """Where the demonstrations came from, as the run or their own folder says."""
+    from sdil.simulators import trusted_environment
+
     if about is not None and about.get("environment") is not None:
         return trusted_environment(about["environment"], run / "run.json")
     return trusted_environment(describe(data).get("environment"), data / "sdil.json")
@@ -152,6 +153,13 @@ def _about(
     environment: str | None,
 ) -> dict[str, Any]:
     """Where all of it comes from; `about` is the run's, None where it was saved by hand."""
+    from sdil.acting import describe_acting
+    from sdil.algorithms import JUDGES, LEARNERS
+    from sdil.checkpoints import kept_of_each_phase, read_epochs
+    from sdil.cli.answers import answers_of
+    from sdil.judging import FittedJudge
+    from sdil.policy import Policy
+
     policy = judge if isinstance(judge, Policy) else None
     by = judge if isinstance(judge, FittedJudge) else judge.judge
     assert by is not None
@@ -189,6 +197,8 @@ def _about(
 
 def command_of(about: dict[str, Any], run: Path) -> str:
     """The command that makes such a run, from the arguments that it was given."""
+    from sdil.algorithms import JUDGES, LEARNERS
+
     makes_policy = about["makes"] == "policy"
     fields = {**LEARNERS, **({} if makes_policy else JUDGES)}[about["name"]]
     usual = asdict(fields())
@@ -215,6 +225,8 @@ def command_of(about: dict[str, Any], run: Path) -> str:
 
 
 def _evaluate(policy: Policy, environment: str, seed: int, update: Any) -> dict[str, Any]:
+    from sdil.evaluation.rollout import evaluate
+
     ran = evaluate(
         policy,
         environment,

@@ -9,11 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from sdil.algorithms import load_judging
-from sdil.cli.answers import print_wrapped, unknown_of
 from sdil.cli.console import parse, plain, print_json, print_table, show
 from sdil.errors import InputError
-from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
 from sdil.formats.folder import load_demonstrations, load_truth
 from sdil.formats.scores import ScoredSet, check_table_name, write_scores
@@ -65,6 +62,10 @@ def score(
             raise InputError(f"{out} exists already; choose another name or pass --overwrite")
     if worst is not None and worst < 0:
         raise InputError(f"--worst must be at least 0, not {worst}")
+    from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
+    from sdil.cli.answers import print_wrapped, unknown_of
+    from sdil.evaluation.rollout import check_spaces
+
     judge = load_judging(run)
     demos, truth = load_demonstrations(data), load_truth(data)
     check_spaces(judge, demos.spaces)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from sdil.algorithms import LEARNERS
-from sdil.arguments import read_run
-from sdil.cli.answers import print_wrapped
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     as_json,
@@ -22,7 +19,10 @@ from sdil.cli.fitting import (
     telling,
 )
 from sdil.errors import InputError
-from sdil.runs import Finished, resume, train
+from sdil.studies.source import Sources
+
+if TYPE_CHECKING:
+    from sdil.runs import Finished
 
 
 def main(arguments: list[str]) -> None:
@@ -35,7 +35,15 @@ def main(arguments: list[str]) -> None:
     if asks_to_resume(arguments):
         parse(resume_training, arguments, "train")
         return
+    from sdil.algorithms import LEARNERS  # PyTorch: seconds, which --help need not wait for
+    from sdil.runs import train
+
     name, *rest = arguments
+    if name.startswith("-"):
+        raise InputError(
+            "LEARNER comes first: sdil train LEARNER --data FOLDER --out RUN; sdil train --help "
+            "lists the learners"
+        )
     if name not in LEARNERS:
         raise InputError(f"there is no learner {name!r}; there are {', '.join(LEARNERS)}")
     configured, rest = preset_of(LEARNERS[name], rest)
@@ -111,6 +119,9 @@ def resume_training(
         env: The environment that it practises in; to be named again where it is not one of ours.
         as_json: Print the answer as JSON.
     """
+    from sdil.arguments import read_run
+    from sdil.runs import resume
+
     name = read_run(resume_).get("name", "")
     with telling(f"training {name}", resume_, "train") as on_epoch:
         done = resume(resume_, makes="policy", env=env, on_epoch=on_epoch)
@@ -118,6 +129,9 @@ def resume_training(
 
 
 def _report(done: Finished, json: bool) -> None:
+    from sdil.arguments import read_run
+    from sdil.cli.answers import print_wrapped
+
     if json:
         print_json({"run": str(done.folder), **as_json(done)})
         return
@@ -139,15 +153,16 @@ def _report(done: Finished, json: bool) -> None:
 
 
 def _print_help() -> None:
+    written = Sources()  # read, not imported: PyTorch takes seconds
+    learners = {name: written.learner(name) for name in written.listed("LEARNERS")}
     print("usage: sdil train LEARNER --data FOLDER --out RUN [OPTIONS]")
     print("       sdil train --resume RUN\n")
     print("learners:")
-    for name, kind in LEARNERS.items():
-        first_line = (kind.__doc__ or "").strip().splitlines()[0]
-        text = f"  {name:<12} {first_line} ({kind.reference})"
+    for name, learner in learners.items():
+        text = f"  {name:<12} {learner.about} ({learner.class_variables['reference']})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
     print("\nsdil train LEARNER --help lists every hyper-parameter. --preset NAME starts from")
     print("another configuration than the default:")
-    for name, kind in LEARNERS.items():
-        for preset in getattr(kind, "presets", dict)():
+    for name, learner in learners.items():
+        for preset in learner.presets:
             print(f"  {name:<12} {preset}")

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from sdil.errors import InputError
@@ -69,6 +68,8 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
             }
             for column, values in row.items():
                 columns.setdefault(column, []).append(values)
+    import duckdb  # not for --help
+
     with new_file(path.absolute()) as temporary, duckdb.connect() as connection:
         connection.register("steps", {k: np.concatenate(v) for k, v in columns.items()})
         form = FORMATS[path.suffix.lower()]
