@@ -80,6 +80,8 @@ class CrossJudged:
     """The fold of each clean episode. (clean episodes,)"""
     fingerprint: str
     """Of the demonstrations, rewards apart."""
+    clean: Array | None = None
+    """How probably each clean step is good, by those that never saw its group. (clean steps,)"""
 
 
 class JudgesSteps(Protocol):
@@ -108,6 +110,8 @@ class FittedJudge(Saved):
     """How many noisy steps are good, by those that estimate it."""
     odd: Mapping[str, str] = MappingProxyType({})
     """Clean groups (or episodes) that look odd among the clean ones, and why."""
+    cautious: bool = False
+    """Whether it abstains where nothing separates clean from noisy beyond chance."""
     cross_judged: CrossJudged | None = None
     """Of those that have it: the noisy steps of its own demonstrations, by folds of the clean."""
 

@@ -109,6 +109,7 @@ def curate(
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
     from sdil.cli.answers import fitted_of, unknown_of
+    from sdil.cli.health import health_for, print_health, refuse_unhealthy
     from sdil.evaluation.rollout import check_spaces
 
     judge = load_judging(run)
@@ -135,6 +136,12 @@ def curate(
         )
     except InputError as error:
         raise InputError(_as_options(str(error), selection)) from None
+    by_threshold = keep_above is not None and which == "noisy"
+    at = 0.0 if keep_above is None else keep_above
+    health = health_for(run, judge, demos, threshold=at, may_refit=by_threshold)
+    drops = curated.why_all is None and not all(mask.all() for mask in curated.kept)
+    if by_threshold and drops and by != "episode":
+        refuse_unhealthy(health)
     rule = {
         "by": curated.by,
         "keep_above": keep_above,
@@ -145,6 +152,8 @@ def curate(
     }
     summary = _summarise(curated, sets[which], truth)
     made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
+    if not as_json:
+        print_health(health)
 
     def write_more(folder: Path) -> None:
         _write_more(folder, made, demos.fingerprint(), curated, summary)
@@ -170,7 +179,9 @@ def curate(
     helped = None if no_check else _check(demos, curated, out, seed)
     if as_json:
         answer = None if helped is None else asdict(helped)
-        print_json({"out": str(out), **made, **summary, "helped": answer})
+        print_json(
+            {"out": str(out), **made, **summary, "health": health.as_json(), "helped": answer}
+        )
     elif helped is not None:
         _show_helped(helped)
 

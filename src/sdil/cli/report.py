@@ -75,6 +75,7 @@ def report(
     """
     from sdil.algorithms import load_judging, load_policy  # PyTorch: --help need not wait for it
     from sdil.arguments import read_run
+    from sdil.cli.health import health_for
     from sdil.explanation.explain import explain
     from sdil.policy import Policy
 
@@ -112,6 +113,7 @@ def report(
             update(0, _EPISODES, "running episodes")
             evaluation = _evaluate(judge, where, seed, update)
         explanation.about["evaluation"] = evaluation
+        explanation.about["health"] = health_for(run, judge, demos).as_json()
         written = _write(explanation, out, record, figures, format, overwrite, update)
     _tell(explanation, written, as_json)
 

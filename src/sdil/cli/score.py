@@ -64,6 +64,7 @@ def score(
         raise InputError(f"--worst must be at least 0, not {worst}")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
     from sdil.cli.answers import print_wrapped, unknown_of
+    from sdil.cli.health import health_for, print_health
     from sdil.evaluation.rollout import check_spaces
 
     judge = load_judging(run)
@@ -83,11 +84,14 @@ def score(
     count = worst if worst is not None else _SHOWN if out is None else 0
     ends = _ends([] if silent else _rank(chosen, judged), count)
     episodes = _ends(_rank_episodes(chosen, judged), count)
+    health = health_for(run, judge, demos)
     if as_json:
         where = None if out is None else str(out)
         told = {"run": str(run), "data": str(data), "out": where, "unknown": dict(unknown)}
+        told["health"] = health.as_json()
         print_json({**told, **summary, **ends, "episodes": episodes})
         return
+    print_health(health)
     rows = [
         [label, *(show(summary[n][key]) for n in chosen)]
         for key, label in _LABELS.items()
