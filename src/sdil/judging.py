@@ -115,6 +115,16 @@ class FittedJudge(Saved):
     cross_judged: CrossJudged | None = None
     """Of those that have it: the noisy steps of its own demonstrations, by folds of the clean."""
 
+    def __repr__(self) -> str:
+        heard = [s.name for s in self.signals if s.heard and s.output == "step"]
+        share = self.good_share
+        told = "" if share is None else f"; {share.point:.0%} of the noisy steps are good"
+        between = "" if share is None else f" ({share.low:.0%} to {share.high:.0%})"
+        return (
+            f"Judgement by {self.name}: hears {', '.join(heard) or 'nothing'} for steps"
+            f"{told}{between}\n  {self.spaces}"
+        )
+
     @property
     @abstractmethod
     def signals(self) -> tuple[Signal, ...]:

@@ -115,6 +115,10 @@ class Rule(Protocol):
         ...
 
 
+JUDGING = (*("sdil", "scored-bc", "weighted-bc", "dwbc", "isw-bc", "demodice", "ileed", "cail"),)
+"""The learners whose policies judge steps; a test holds them against the registry."""
+
+
 class Policy(Saved):
     """A policy. `spaces` and `look_back` say what it expects.
 
@@ -135,6 +139,14 @@ class Policy(Saved):
     """How it acts, in this order."""
     why_not: Mapping[str, str] = MappingProxyType({})
     """Rules that its demonstrations do not speak for, and why."""
+
+    def __repr__(self) -> str:
+        acts = ", ".join(rule.name for rule in self.rules) or "greedily"
+        judge = "no judge of steps" if self.judge is None else f"judges steps by {self.judge.name}"
+        return (
+            f"Policy of {self.learner or 'no learner'}: acts {acts}, {judge}, looks back "
+            f"{self.look_back} steps\n  {self.spaces}"
+        )
 
     def distribution(self, window: Window) -> Distribution:
         """What it would do, in double precision. A policy has this, or `action_probs`.
@@ -194,9 +206,12 @@ class Policy(Saved):
         """How good each step of any trajectories is, by its judge."""
         if self.judge is None:
             raise InputError(
-                f"this policy ({self.learner or 'made by hand'}) has no judge: its learner does "
-                "not judge steps (`sdil algorithms` says which do), or it was trained without "
-                "noisy demonstrations. `sdil judge` judges without a policy"
+                f"{self.learner} was trained without noisy demonstrations, and so has no judge; "
+                "sdil.Judge().fit(demos) (`sdil judge`) judges without a policy"
+                if self.learner in JUDGING
+                else f"{self.learner or 'a policy made by hand'} does not judge steps; "
+                f"{', '.join(JUDGING)} do, and sdil.Judge().fit(demos) (`sdil judge`) judges "
+                "without a policy"
             )
         return self.judge.score(trajectories)
 

@@ -237,7 +237,7 @@ def _refuse(out: Path, makes: str, *, overwrite: bool) -> None:
         command = "train" if makes == "policy" else "judge"
         raise InputError(
             f"{out} holds an interrupted run; go on with `sdil {command} --resume "
-            f"{shlex.quote(str(out))}`, or pass --overwrite{waiting(out)}"
+            f"{shlex.quote(str(out))}`, or pass overwrite=True{waiting(out)}"
         )
     refuse_existing(out, overwrite=overwrite, marker="run.json")
 

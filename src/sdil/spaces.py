@@ -27,6 +27,9 @@ class Spaces:
     observation: gym.Space[Any]
     action: gym.Space[Any]
 
+    def __str__(self) -> str:
+        return " ".join(f"observations {self.observation}, actions {self.action}".split())
+
     def to_json(self) -> dict[str, Any]:
         return {
             "observation": _space_to_json(self.observation),
