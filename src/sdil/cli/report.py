@@ -44,6 +44,8 @@ def report(
     compare: tuple[Path, ...] = (),
     also: tuple[Path, ...] = (),
     studies: Path | None = None,
+    show: tuple[str, ...] = (),
+    place: tuple[str, str] | None = None,
     env: str | None = None,
     no_rollouts: bool = False,
     seed: int = 0,
@@ -65,6 +67,9 @@ def report(
         also: Runs that differ in the seed: are their skills the same?
         studies: Curves to show: a folder of studies, one study of it, or what `sdil study
             publish` wrote.
+        show: Features of an observation to show in timelines, by name or number; by default the
+            first that vary.
+        place: Two features that are a place, for a plot of where each demonstration went.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
             the records alone.
         no_rollouts: Leave out the 1,000 episodes that measure the policy.
@@ -77,6 +82,7 @@ def report(
     from sdil.arguments import read_run
     from sdil.cli.health import health_for
     from sdil.explanation.explain import explain
+    from sdil.explanation.seen import names_of
     from sdil.policy import Policy
 
     check_seed(seed)
@@ -106,6 +112,9 @@ def report(
             compare=others,
             also=seeds,
             studies=curves,
+            names=names_of(describe(data), demos.spaces),
+            show=show,
+            place=place or (),
             seed=seed,
             on_progress=update,
         )

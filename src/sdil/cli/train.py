@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import textwrap
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,7 +158,7 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
     elif trusted:
         print_wrapped(trusted)
     if floor is not None:
-        warnings.warn(floor, stacklevel=2)
+        print(plain(f"warning: {floor}"), file=sys.stderr)
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))

@@ -50,6 +50,8 @@ class Health:
     skills: int
     in_use: float
     """How many skills are in use: the perplexity of how often each is."""
+    clean_quantiles: tuple[float, ...] = ()
+    """Scores of held-out clean steps from the lowest to the highest, a hundredth apart."""
     cautious: bool = True
     """Whether the judge itself abstains where it cannot tell."""
     unknown: str = ""
@@ -109,6 +111,7 @@ class Health:
             "clean_under": self.clean_under,
             "skills": self.skills,
             "in_use": self.in_use,
+            "clean_quantiles": list(self.clean_quantiles),
             "sentences": self.sentences,
         }
 
@@ -178,6 +181,9 @@ def health_of(
         clean_under=0 if held is None else int((held[0] < threshold).sum()),
         skills=usage[0].shape[1] if usage else 0,
         in_use=_in_use(fitted, demos, usage) if usage else 0.0,
+        clean_quantiles=()
+        if held is None or not len(held[0])
+        else tuple(np.quantile(held[0], np.linspace(0, 1, 101)).round(4).tolist()),
         cautious=fitted.cautious,
         unknown=silent,
     )
