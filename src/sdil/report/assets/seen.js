@@ -30,8 +30,9 @@ function seenRow(d, row) {
   const line = svg("svg", { viewBox: `0 0 ${d.length} 30`, preserveAspectRatio: "none",
     role: "img", "aria-label": `${row.name}, ${short(low)} to ${short(high)}` },
   svg("path", { d: path, "vector-effect": "non-scaling-stroke" }));
-  const node = el("div", { class: "seen-row" }, el("span", { class: "name", title: row.name }, row.name),
-    el("div", { class: "seen-line" }, line, el("i", { class: "mark" })), value);
+  const node = el("div", { class: "seen-row" },
+    el("p", {}, el("span", { class: "name" }, row.name), value),
+    el("div", { class: "seen-line" }, line, el("i", { class: "mark" })));
   return { node, at(t) {
     value.textContent = short(values[t]);
     node.querySelector(".mark").style.left = `${(100 * (t + 0.5)) / d.length}%`;

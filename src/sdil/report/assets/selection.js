@@ -180,7 +180,7 @@ function precisionRecall() {
         { type: "scatter", mode: "lines", name: "chance", x: [0, 1], y: [base, base],
           line: { color: scheme().muted, width: 1, dash: "dot" }, hoverinfo: "skip" },
         { type: "scatter", mode: "markers", name: "your choice", x: [sum.hits / sum.good],
-          y: [sum.judged ? sum.hits / sum.judged : null], marker: { size: 11, color: scheme().bad },
+          y: [sum.judged ? sum.hits / sum.judged : null], marker: { size: 11, color: scheme().text },
           hovertemplate: "your choice: recall %{x:.2f}, precision %{y:.2f}<extra></extra>" },
       ],
       xaxis: { range: [0, 1.02], title: "recall: share of good steps that are kept" },

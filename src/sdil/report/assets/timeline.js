@@ -114,7 +114,6 @@ function timelineChart() {
   }
   const room = rows.length * 0.085;
   const above = spread || parts.length || quality || misfits ? 44 : 8;
-  byId("cursor-line").style.top = `${above}px`; // under the legend
   return {
     traces, shapes, annotations, hovermode: "x",
     showlegend: traces.filter((trace) => trace.name).length > 1,
@@ -234,6 +233,14 @@ function startTimeline(first) {
   chart(box, "Score of each step, with skills as a ribbon", timelineChart);
   box.addEventListener("drawn", () => {
     const follow = (event) => moveCursor(Math.round(event.points[0].x));
+    // the cursor is as high as the plot: a legend of several lines pushes that down
+    const fit = () => {
+      const { t, b } = box._fullLayout._size;
+      byId("cursor-line").style.top = `${t}px`;
+      byId("cursor-line").style.bottom = `${b}px`;
+    };
+    box.on("plotly_afterplot", fit);
+    fit();
     box.on("plotly_hover", follow);
     box.on("plotly_click", follow);
   });
