@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: demo test test-slow check docs bench install
 
-demo: install       ## collect, train, evaluate and report on FourRooms, end to end
+demo: .venv/demo    ## collect, train, evaluate and report on FourRooms, end to end
 	$(BIN)/sdil demo --out demo --overwrite
 
 test: install       ## the tests, in a few minutes; those marked slow are left to `make test-slow`
@@ -35,10 +35,17 @@ bench: install      ## figures of the README and the documentation, measured on 
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml constraints.txt
+# Two stamps: the demo needs the package alone, developers its tools as well.
+.venv/demo: pyproject.toml constraints.txt
+	@echo "Setting up .venv for the demo: sdil and what it needs, PyTorch the largest part; some minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/installed: .venv/demo
+	@echo "Adding the tools of developers: tests, types, documentation, Ray; some more minutes, once."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	$(BIN)/python -m pip install --quiet --no-deps robomimic==0.3.0  # tests read with it; not its simulators
 	touch $@

@@ -16,6 +16,9 @@ BASE_ORDER = {
     "errors": set(),
     "files": {"errors"},
     "limits": {"errors"},
+    "plain": set(),
+    "cores": {"errors"},
+    "progress": {"plain", "cores"},
     "moved": {"errors"},
     "locks": {"errors", "files"},
     "nested": {"errors"},
@@ -35,12 +38,12 @@ BASE_ORDER = {
     "saved": {"errors", "files", "spaces"},
     "judging": {
         *("errors", "files", "limits", "spaces", "trajectories", "demonstrations", "scores"),
-        *("training", "saved"),
+        *("training", "saved", "cores"),
     },
     "history": {"spaces", "windows"},
     "policy": {
         *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
-        *("saved", "judging", "demonstrations", "heads", "history", "nested"),
+        *("saved", "judging", "demonstrations", "heads", "history", "nested", "cores"),
     },
     "acting": {"errors", "limits", "demonstrations", "heads", "windows", "policy"},
 }
@@ -173,6 +176,28 @@ def test_help_imports_nothing_heavy():
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["train", "--help"], ["score", "--help"], ["evaluate", "--help"], ["curate", "--help"]),
+        *(["report", "--help"], ["algorithms"]),
+    ],
+    ids=" ".join,
+)
+def test_help_of_a_command_imports_no_pytorch(words):
+    """Modules are counted, not seconds: PyTorch alone is over a thousand, and 1.5 s of CPU."""
+    code = (
+        "import sys; from sdil.cli import main\n"
+        f"try: main({words!r})\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'sklearn', 'minari', 'minigrid', 'scipy', 'duckdb', 'matplotlib'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "assert len(sys.modules) < 1000, len(sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "usage:" in told.stdout or "learners" in told.stdout
 
 
 def test_everything_promised_can_be_imported():

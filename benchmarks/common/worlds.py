@@ -60,7 +60,7 @@ def walk(steps: int, *, discrete: bool, seed: int = 0) -> Any:
         lengths=np.full(episodes, STEPS),
         has_final=np.ones(episodes, bool),
         has_rewards=np.ones(episodes, bool),
-        terminated=(path[:, -1] >= SIDE - 2).all(1),
+        terminated=np.asarray((path[:, -1] >= SIDE - 2).all(1)),
         ids=tuple(map(str, range(episodes))),
         groups=(None,) * episodes,
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sdil.algorithms.scored_bc import ScoredBC as ScoredBC
     from sdil.algorithms.sdil import SDIL as SDIL
     from sdil.algorithms.weighted_bc import WeightedBC as WeightedBC
+    from sdil.cores import threads as threads
     from sdil.curation import curate as curate
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
@@ -75,10 +76,10 @@ _HOMES = {
     "SDIL": "sdil.algorithms.sdil",
     "ScoredBC": "sdil.algorithms.scored_bc",
     "Demonstrations": "sdil.demonstrations",
-    "DemInf": "sdil.judges.deminf",
-    "Judge": "sdil.judges.judge",
+    "DemInf": "sdil.algorithms",
+    "Judge": "sdil.algorithms",
     "ListenToValue": "sdil.acting",
-    "PU": "sdil.judges.pu",
+    "PU": "sdil.algorithms",
     "Sample": "sdil.acting",
     "NotStuck": "sdil.acting",
     "WithoutCircles": "sdil.acting",
@@ -102,6 +103,7 @@ _HOMES = {
     "load_policy": "sdil.algorithms",
     "load_truth": "sdil.formats.folder",
     "save_demonstrations": "sdil.formats.folder",
+    "threads": "sdil.cores",
 }
 __all__ = [*_HOMES, "__version__"]
 

@@ -123,6 +123,13 @@ class Curated:
     by_fold: ByFold | None = None
     """The same without having seen some of the clean episodes, to try it on these fairly."""
 
+    def __repr__(self) -> str:
+        kept, all_steps = (sum(int(f(m)) for m in self.kept) for f in (np.sum, len))
+        return (
+            f"Curated: {kept} of {all_steps} {self.which} steps kept ({kept / all_steps:.0%}), by "
+            f"{self.by}, in {len(self.pieces)} episodes\n  {repr(self.demos).splitlines()[0]}"
+        )
+
     def take(self, values: Sequence[Array]) -> list[Array]:
         """What is known of each step of the original set, (T,) each, cut as its episodes were."""
         return [np.asarray(values[p.at])[p.start : p.stop] for p in self.pieces]

@@ -68,6 +68,13 @@ class Demonstrations:
         object.__setattr__(self, "noisy", noisy)
         object.__setattr__(self, "spaces", spaces)
 
+    def __repr__(self) -> str:
+        clean, noisy = self.clean, self.noisy
+        return (
+            f"Demonstrations: {len(clean)} clean episodes ({clean.n_steps} steps), "
+            f"{len(noisy)} noisy ({noisy.n_steps} steps)\n  {self.spaces}"
+        )
+
     @property
     def n_clean_groups(self) -> int:
         """Clean groups; an episode without one stands alone."""

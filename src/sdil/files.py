@@ -126,7 +126,7 @@ def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
         if aside.exists() and not overwrite:
             raise InputError(
                 f"a command that was to replace {path} was killed and left it in {aside}; bring "
-                f"it back with: mv {aside} {path}; or pass --overwrite to go without it"
+                f"it back with: mv {aside} {path}; or pass overwrite=True to go without it"
             )
         return
     if path.is_dir() and not any(path.iterdir()):
@@ -134,7 +134,7 @@ def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
             path.rmdir()
         return
     if not overwrite:
-        raise InputError(f"{path} exists already; choose another name or pass --overwrite")
+        raise InputError(f"{path} exists already; choose another name or pass overwrite=True")
     if not (path / marker).is_file():
         raise InputError(f"{path} has no {marker}, so it was not written by this command: kept")
 

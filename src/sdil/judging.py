@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from sdil.cores import steadily
 from sdil.demonstrations import Demonstrations, pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
@@ -79,6 +80,8 @@ class CrossJudged:
     """The fold of each clean episode. (clean episodes,)"""
     fingerprint: str
     """Of the demonstrations, rewards apart."""
+    clean: Array | None = None
+    """How probably each clean step is good, by those that never saw its group. (clean steps,)"""
 
 
 class JudgesSteps(Protocol):
@@ -107,8 +110,20 @@ class FittedJudge(Saved):
     """How many noisy steps are good, by those that estimate it."""
     odd: Mapping[str, str] = MappingProxyType({})
     """Clean groups (or episodes) that look odd among the clean ones, and why."""
+    cautious: bool = False
+    """Whether it abstains where nothing separates clean from noisy beyond chance."""
     cross_judged: CrossJudged | None = None
     """Of those that have it: the noisy steps of its own demonstrations, by folds of the clean."""
+
+    def __repr__(self) -> str:
+        heard = [s.name for s in self.signals if s.heard and s.output == "step"]
+        share = self.good_share
+        told = "" if share is None else f"; {share.point:.0%} of the noisy steps are good"
+        between = "" if share is None else f" ({share.low:.0%} to {share.high:.0%})"
+        return (
+            f"Judgement by {self.name}: hears {', '.join(heard) or 'nothing'} for steps"
+            f"{told}{between}\n  {self.spaces}"
+        )
 
     @property
     @abstractmethod
@@ -119,6 +134,7 @@ class FittedJudge(Saved):
     def judge(self, packed: Trajectories) -> JudgedSteps:
         """What it says of all steps of these trajectories, one after the other."""
 
+    @steadily
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is."""
         if not len(trajectories):

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.cores import steadily
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
@@ -70,6 +71,10 @@ class Redirecting(Rule, Protocol):
         ...
 
 
+JUDGING = (*("sdil", "scored-bc", "weighted-bc", "dwbc", "isw-bc", "demodice", "ileed", "cail"),)
+"""The learners whose policies judge steps; a test holds them against the registry."""
+
+
 class Policy(Saved):
     """A policy. `spaces` and `look_back` say what it expects.
 
@@ -94,6 +99,14 @@ class Policy(Saved):
     """Rules whose fields its demonstrations have set: how they are asked for by name."""
     why_not: Mapping[str, str] = MappingProxyType({})
     """Rules that its demonstrations do not speak for, and why."""
+
+    def __repr__(self) -> str:
+        acts = ", ".join(rule.name for rule in self.rules) or "greedily"
+        judge = "no judge of steps" if self.judge is None else f"judges steps by {self.judge.name}"
+        return (
+            f"Policy of {self.learner or 'no learner'}: acts {acts}, {judge}, looks back "
+            f"{self.look_back} steps\n  {self.spaces}"
+        )
 
     def distribution(self, window: Window) -> Distribution:
         """What it would do, in double precision. A policy has this, or `action_probs`.
@@ -122,6 +135,7 @@ class Policy(Saved):
             )
         return found.outputs.softmax(1)
 
+    @steadily
     def log_likelihood(self, trajectories: Sequence[Trajectory]) -> list[Array]:
         """How likely it finds the action of each recorded step, whatever rules it acts by: log p,
         of real numbers the log-density of what they are in units of the training data.
@@ -139,6 +153,7 @@ class Policy(Saved):
             ]
         return packed.split_steps(torch.cat(found).numpy())
 
+    @steadily
     def probabilities(self, trajectories: Sequence[Trajectory]) -> list[Array]:
         """How likely it finds each action at every recorded step, whatever rules it acts by.
 
@@ -152,13 +167,17 @@ class Policy(Saved):
             probs = torch.cat([self.action_probs(windows.at(part)) for part in windows.parts()])
         return packed.split_steps(probs.numpy())
 
+    @steadily
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge."""
         if self.judge is None:
             raise InputError(
-                f"this policy ({self.learner or 'made by hand'}) has no judge: its learner does "
-                "not judge steps (`sdil algorithms` says which do), or it was trained without "
-                "noisy demonstrations. `sdil judge` judges without a policy"
+                f"{self.learner} was trained without noisy demonstrations, and so has no judge; "
+                "sdil.Judge().fit(demos) (`sdil judge`) judges without a policy"
+                if self.learner in JUDGING
+                else f"{self.learner or 'a policy made by hand'} does not judge steps; "
+                f"{', '.join(JUDGING)} do, and sdil.Judge().fit(demos) (`sdil judge`) judges "
+                "without a policy"
             )
         return self.judge.score(trajectories)
 

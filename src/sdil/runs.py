@@ -17,8 +17,6 @@ import platform
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -26,12 +24,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from sdil.algorithms import load_judge
 from sdil.algorithms.learner import Learner
 from sdil.arguments import FORMAT_VERSION, Arguments, arguments_of, is_finished, read_run
 from sdil.checkpoints import Listener, checkpoints, kept_of_each_phase, last_checkpoint
+from sdil.cores import threads as so_many_threads
+from sdil.cores import wanted_threads
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import (
@@ -46,6 +45,7 @@ from sdil.judging import AnyJudge, FittedJudge
 from sdil.limits import Count, check_fields, check_value
 from sdil.locks import locked, refuse_locked
 from sdil.policy import Policy
+from sdil.progress import following
 from sdil.simulators import trusted_environment
 from sdil.spaces import Array
 from sdil.training import Epoch, OnEpoch, State, check_seed
@@ -77,16 +77,19 @@ def train(
     env: str | None = None,
     clean_only: bool = False,
     seed: int = 0,
-    threads: int = 1,
+    threads: int | None = None,
     tensorboard: bool = False,
     overwrite: bool = False,
     on_epoch: OnEpoch | None = None,
+    progress: bool | None = None,
 ) -> Finished:
     """Train in a new run folder; after an interruption of any kind, `resume` goes on with it.
 
     `data` and `valid` are folders of demonstrations, or other people's data with what is chosen of
     it (`robomimic:lift.hdf5?clean=better`); `judge` is a fitted one or its folder, for learners
-    that take one. `env` is where a learner practises that can, by default where the
+    that take one. It computes with one CPU thread unless `threads`, or `sdil.threads(n)`, says
+    more; `progress` shows how far it is, where None in a notebook alone. `env` is where a learner
+    practises that can, by default where the
     demonstrations came from; "none" for the records alone.
     """
     if judge is not None and not learner.takes_judge:
@@ -105,11 +108,12 @@ def train(
         env=env,
         judge=None if given is None else given.name,
         judge_folder=str(Path(judge).absolute()) if isinstance(judge, str | Path) else None,
-        threads=threads,
+        threads=wanted_threads() if threads is None else threads,
         tensorboard=tensorboard,
     )
     check_fields(learner, learner.name)
-    return _start(arguments, Path(out), given, overwrite=overwrite, on_epoch=on_epoch)
+    with following(f"training {learner.name}", on_epoch, progress) as heard:
+        return _start(arguments, Path(out), given, overwrite=overwrite, on_epoch=heard)
 
 
 def judge(
@@ -119,9 +123,10 @@ def judge(
     *,
     valid: str | Path | None = None,
     seed: int = 0,
-    threads: int = 1,
+    threads: int | None = None,
     overwrite: bool = False,
     on_epoch: OnEpoch | None = None,
+    progress: bool | None = None,
 ) -> Finished:
     """Fit a judge in a new judgement folder; `resume` goes on with it after an interruption."""
     fields: Any = getattr(judge, "learner", judge)  # those of the learner that it is inside of
@@ -132,10 +137,11 @@ def judge(
         data=absolute(data),
         seed=seed,
         valid=None if valid is None else absolute(valid),
-        threads=threads,
+        threads=wanted_threads() if threads is None else threads,
     )
     check_fields(fields, judge.name)
-    return _start(arguments, Path(out), None, overwrite=overwrite, on_epoch=on_epoch)
+    with following(f"judging by {judge.name}", on_epoch, progress) as heard:
+        return _start(arguments, Path(out), None, overwrite=overwrite, on_epoch=heard)
 
 
 def resume(
@@ -144,6 +150,7 @@ def resume(
     env: str | None = None,
     makes: Literal["policy", "judge"] | None = None,
     on_epoch: OnEpoch | None = None,
+    progress: bool | None = None,
 ) -> Finished:
     """Go on from the last checkpoint of an interrupted run or judgement: bit for bit what it would
     have come to without the interruption.
@@ -157,7 +164,7 @@ def resume(
     if makes not in (None, arguments.makes):
         command = "train" if arguments.makes == "policy" else "judge"
         raise InputError(f"{out}: go on with it by: sdil {command} --resume {out}")
-    with locked(out), _threads(arguments.threads):
+    with locked(out), so_many_threads(arguments.threads):
         if is_finished(out):
             raise InputError(f"{out} is finished; there is nothing to resume")
         demos, valid, origin = _load(arguments)
@@ -171,9 +178,9 @@ def resume(
             raise InputError(
                 f"{out} practises in {practised!r}, not in {env!r}; begin anew for that"
             )
-        done = _Work(arguments, demos, valid, origin, given, out, env).do(
-            *last_checkpoint(out), on_epoch
-        )
+        work = _Work(arguments, demos, valid, origin, given, out, env)
+        with following(f"going on with {arguments.name}", on_epoch, progress) as heard:
+            done = work.do(*last_checkpoint(out), heard)
         shutil.rmtree(replaced_name(out), ignore_errors=True)
     return done
 
@@ -192,7 +199,7 @@ def _start(
     _refuse(out, arguments.makes, overwrite=overwrite)
     demos, valid, origin = _load(arguments)
     replaced = replaced_name(out)
-    with locked(out), _threads(arguments.threads):
+    with locked(out), so_many_threads(arguments.threads):
         _refuse(out, arguments.makes, overwrite=overwrite)  # somebody may have been quicker
         try:
             if out.exists():
@@ -231,20 +238,9 @@ def _refuse(out: Path, makes: str, *, overwrite: bool) -> None:
         command = "train" if makes == "policy" else "judge"
         raise InputError(
             f"{out} holds an interrupted run; go on with `sdil {command} --resume "
-            f"{shlex.quote(str(out))}`, or pass --overwrite{waiting(out)}"
+            f"{shlex.quote(str(out))}`, or pass overwrite=True{waiting(out)}"
         )
     refuse_existing(out, overwrite=overwrite, marker="run.json")
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many CPU threads for PyTorch, and afterwards as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _load(

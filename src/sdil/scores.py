@@ -33,6 +33,14 @@ class StepScores:
     """How well the next state fits the action, in [0, 1], by what follows elsewhere in the data;
     it says nothing of how good a step is. (T,)"""
 
+    def __repr__(self) -> str:
+        scores = self.optimality
+        signals = ", ".join(self.parts) or "one signal"
+        return (
+            f"StepScores: {len(scores)} steps, mean {scores.mean():+.2f}, {scores.min():+.2f} to "
+            f"{scores.max():+.2f}\n  made of {signals}"
+        )
+
     def how_well(self, start: int = 0, stop: int | None = None) -> float:
         """How well a stretch went, or the whole: the mean `quality`, or `optimality` where the
         judge has no answer of its own to that."""

@@ -34,6 +34,9 @@ class Spaces:
         """How many actions there are, where they can be listed and each has its probability."""
         return int(self.action.n) if isinstance(self.action, gym.spaces.Discrete) else 0
 
+    def __str__(self) -> str:
+        return " ".join(f"observations {self.observation}, actions {self.action}".split())
+
     def to_json(self) -> dict[str, Any]:
         return {
             "observation": _space_to_json(self.observation),

@@ -8,11 +8,10 @@ import warnings
 
 import numpy as np
 import pytest
-from rich.console import Console
 from test_cli import run
 
 import sdil
-from sdil.cli import console, main
+from sdil.cli import main
 from sdil.cli.console import plain, print_json, print_table, progress
 
 NASTY = [
@@ -56,17 +55,30 @@ def test_tables_and_json_show_text_as_it_is(text, capsys):
     assert json.loads(said) == {text: [text]}
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 @pytest.mark.parametrize("text", NASTY)
-def test_a_bar_shows_text_as_it_is(text, monkeypatch):
-    drawn = io.StringIO()
-    terminal = Console(file=drawn, force_terminal=True, width=200, color_system=None)
-    monkeypatch.setattr(console, "errors", terminal)
+def test_progress_shows_text_as_it_is(text, monkeypatch):
+    drawn = Terminal()
+    monkeypatch.setattr("sys.stderr", drawn)
     with progress(text) as update:
         update(1, 2)
-        terminal.print("seen")
         update(2, 2, f"{text} more")
-    assert plain(text) in drawn.getvalue()
-    assert f"{plain(text)} more" in drawn.getvalue()
+    said = drawn.getvalue()
+    assert f"{plain(text)}: 1 of 2 done, " in said
+    assert f"{plain(text)} more: 2 of 2 done, " in said
+    assert "\x1b" not in said
+
+
+def test_nothing_is_shown_where_there_is_no_terminal(monkeypatch):
+    drawn = io.StringIO()
+    monkeypatch.setattr("sys.stderr", drawn)
+    with progress("work") as update:
+        update(1, 2, "more")
+    assert drawn.getvalue() == ""
 
 
 @pytest.mark.parametrize("error", [sdil.InputError, OSError, KeyboardInterrupt])

@@ -192,7 +192,7 @@ def test_it_says_whether_it_helped(curate, capsys, monkeypatch):
 
 
 def test_the_check_can_be_left_out(curate, capsys, monkeypatch):
-    monkeypatch.setattr("sdil.cli.curate.did_it_help", None)  # not called
+    monkeypatch.setattr("sdil.evaluation.helped.did_it_help", None)  # not called
     capsys.readouterr()
     out = curate("--keep-share", 0.5, "--no-check", "--json")
     assert json.loads(capsys.readouterr().out)["helped"] is None
@@ -206,7 +206,7 @@ def test_stopping_the_check_leaves_a_whole_folder(place, curate, capsys, monkeyp
         on_progress(1, 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sdil.cli.curate.did_it_help", stop)
+    monkeypatch.setattr("sdil.evaluation.helped.did_it_help", stop)
     out = curate("--keep-share", 0.5, code=130)
     assert f"{out} is whole, but whether it helps was not measured" in capsys.readouterr().err
     assert sdil.load_demonstrations(out).noisy.n_steps > 0

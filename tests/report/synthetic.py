@@ -59,6 +59,8 @@ def explanation(clean=30, noisy=60, seed=0, *, truth=True, rich=True, names=None
         offsets=np.cumsum([0, *lengths]),
         actions=action.astype(np.int64),
         good=good.astype(np.int8) if truth else None,
+        features=np.column_stack([column, row, rng.normal(size=N)]).astype(np.float32),
+        rewards=np.where(good == 1, 0.1, 0.0).astype(np.float32),
         positions=np.stack([column, row], 1) if rich else None,
         moves=np.array(MOVES)[action] if rich else None,
     )
@@ -143,9 +145,14 @@ def kept_segments(record: Explanation, threshold: float, without=()) -> list[dic
     for e, name in enumerate(episodes.ids):
         if episodes.is_clean[e] or e in without:
             continue
-        keep = record.scores.optimality[episodes.offsets[e] : episodes.offsets[e + 1]] >= threshold
+        steps = slice(episodes.offsets[e], episodes.offsets[e + 1])
+        scores, part = record.scores.optimality[steps], record.scores.segment[steps]
+        means = np.bincount(part, scores.astype(np.float64)) / np.bincount(part)
+        keep = means.astype(np.float32)[part] >= np.float32(threshold)
         edges = np.flatnonzero(np.diff(keep.astype(int), prepend=0, append=0))
         for start, stop in edges.reshape(-1, 2).tolist():
+            if stop - start < 2 and stop - start < len(keep):
+                continue  # as `sdil curate --min-length`
             segments.append({"set": "noisy", "episode": name, "start": start, "stop": stop})
     return segments
 
@@ -215,6 +222,8 @@ def _about(episodes, truth):
     lengths = np.diff(episodes.offsets)
     return {
         "title": "SDIL on fourrooms",
+        "features": ["column", "row", "heart rate"],
+        "place": [],
         "learner": "sdil",
         "reference": "Zhao et al., Skill Disentanglement for Imitation Learning, KDD 2023",
         "hyperparameters": {"n_skills": K, "lambda": 1.0, "hidden": [128, 128], "lr": 0.0005},

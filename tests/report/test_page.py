@@ -291,8 +291,14 @@ def test_the_slider_counts_what_numpy_counts(page, record):
     good = record.episodes.good == 1
     for threshold in (-1, -0.27, 0, 0.61):
         page.slide(threshold)
-        kept = noisy & (record.scores.optimality >= threshold)
         segments = kept_segments(record, threshold)
+        kept = np.zeros(len(noisy), bool)
+        begins = dict(
+            zip(record.episodes.ids[-60:], record.episodes.offsets[-61:-1].tolist(), strict=True)
+        )
+        for part in segments:
+            first = begins[part["episode"]]
+            kept[first + part["start"] : first + part["stop"]] = True
         told = page.text("#outcome")
         assert f"{kept.sum():,} of {noisy.sum():,}" in told
         assert f"{len({s['episode'] for s in segments})} of 60" in told

@@ -141,3 +141,15 @@ def test_a_cell_survives_json():
     assert Cell.from_json(asked.as_json()) == asked
     judged = cell("sdil", fields={}, judge="evidence", judge_fields=(("good_share", 0.3),))
     assert Cell.from_json(judged.as_json()) == judged
+
+
+def test_the_registries_are_read_in_their_order_with_what_help_says_of_them():
+    from sdil.algorithms import JUDGES, LEARNERS
+
+    sources = Sources()
+    assert sources.listed("LEARNERS") == list(LEARNERS)
+    assert sources.listed("JUDGES") == list(JUDGES)
+    for name, kind in LEARNERS.items():
+        written = sources.learner(name)
+        assert written.about == kind.__doc__.strip().splitlines()[0]
+        assert written.presets == tuple(getattr(kind, "presets", dict)())

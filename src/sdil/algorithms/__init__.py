@@ -33,6 +33,7 @@ from sdil.judging import JUDGE, AnyJudge, FittedJudge, read_judge
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.policies import PlainPolicy
 from sdil.policy import Policy, read_policy
+from sdil.progress import shown_by_fit
 
 LEARNERS: dict[str, type[Learner]] = {
     learner.name: learner
@@ -62,6 +63,9 @@ JUDGES: dict[str, type[Any]] = {
     **{kind.name: kind for kind in (WeightedBC, DWBC, ISWBC, DemoDICE, ILEED, CAIL)},
 }
 """Every judge by name: the dataclass of its fields. `make_judge` makes it."""
+
+for _kind in (*LEARNERS.values(), *JUDGES.values(), InnerJudge):
+    shown_by_fit(_kind)
 
 _POLICIES: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy)

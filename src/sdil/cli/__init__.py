@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
             warnings.showwarning = _show_warning  # type: ignore[assignment]
             code: int | None = import_module(f"sdil.cli.{_MODULES.get(name, name)}").main(rest)
     except InputError as error:
-        _complain(f"sdil {name}: {error}")
+        _complain(f"sdil {name}: {_as_options(str(error))}")
         return BAD_INPUT
     except KeyboardInterrupt as stop:
         print(file=sys.stderr)
@@ -78,6 +78,11 @@ def _print_help() -> None:
     for name, text in COMMANDS.items():
         print(f"  {name:<{width}}  {text}")
     print("\nsdil COMMAND --help says more about each, sdil --version which version this is.")
+
+
+def _as_options(message: str) -> str:
+    """What Python calls an argument is an option here."""
+    return message.replace("overwrite=True", "--overwrite")
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

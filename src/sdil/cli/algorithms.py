@@ -6,8 +6,10 @@ from typing import Annotated
 
 import tyro
 
-from sdil.algorithms import JUDGES, LEARNERS
 from sdil.cli.console import parse, print_json, print_table
+from sdil.studies.source import Sources
+
+_TOLD = ("noisy_set", "environment", "judges_steps", "takes_judge", "reference")
 
 
 def main(arguments: list[str]) -> None:
@@ -21,19 +23,17 @@ def algorithms(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> 
     Args:
         as_json: Print the answer as JSON.
     """
+    written = Sources()  # read, not imported: PyTorch takes seconds
     rows = [
-        {
-            "name": name,
-            "noisy_set": kind.noisy_set,
-            "environment": kind.environment,
-            "judges_steps": kind.judges_steps,
-            "takes_judge": kind.takes_judge,
-            "reference": kind.reference,
-        }
-        for name, kind in LEARNERS.items()
+        {"name": name} | {key: written.learner(name).class_variables[key] for key in _TOLD}
+        for name in written.listed("LEARNERS")
     ]
+    names = written.listed("JUDGES")
     if as_json:
-        judges = [{"name": name, "reference": kind.reference} for name, kind in JUDGES.items()]
+        judges = [
+            {"name": name, "reference": written.judge(name).class_variables["reference"]}
+            for name in names
+        ]
         print_json({"learners": rows, "judges": judges})
         return
     print_table(
@@ -53,4 +53,4 @@ def algorithms(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> 
     )
     print("Each learns from the clean set alone too: sdil train NAME --clean-only ...")
     print("Judges that need no policy: sdil judge NAME ..., NAME one of")
-    print(f"  {', '.join(JUDGES)}")
+    print(f"  {', '.join(names)}")

@@ -15,36 +15,18 @@ from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
+from sdil.cores import threads
 from sdil.errors import InputError
+from sdil.plain import DIRECTIONS
+from sdil.plain import plain as plain
+from sdil.progress import showing
 
 Result = TypeVar("Result")
 
-errors = Console(stderr=True)
-
-_DIRECTIONS = "\u200e\u200f\u2028-\u202e\u2066-\u2069"  # they reorder or break lines
-_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_DIRECTIONS}\ud800-\udfff]")
-_UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_DIRECTIONS}\ud800-\udfff]")
-
-
-def plain(text: object, *, lines: bool = False) -> str:
-    """Data as a terminal may show it: what would steer the terminal is written out, as \\x1b.
-
-    `lines`: its line breaks are meant, as those of a traceback.
-    """
-    if lines:
-        return "\n".join(map(plain, str(text).split("\n")))
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+_UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{DIRECTIONS}\ud800-\udfff]")
 
 
 def parse(command: Callable[..., Result], arguments: Sequence[str], name: str) -> Result:
@@ -83,37 +65,22 @@ def _wrapped() -> Iterator[None]:
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[..., None]]:
-    """A bar on the terminal: call it with (done, total), and a new text where that changes.
+    """A line on the terminal: call it with (done, total), and a new text where that changes.
 
     Nothing is shown where the output is not a terminal.
     """
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(plain(text), total=None)
-
-        def update(done: int, total: int, description: str = text) -> None:
-            bar.update(task, completed=done, total=total, description=plain(description))
-
-        yield update
+    if not sys.stderr.isatty():
+        yield lambda *_, **__: None
+        return
+    with showing(text) as update:
+        yield lambda done, total, description=text: update(done, total, description)
 
 
-def set_threads(threads: int) -> None:
+def set_threads(count: int) -> None:
     """Let PyTorch use this many CPU threads."""
-    import torch
-
-    if threads < 1:
-        raise InputError(f"--threads must be at least 1, not {threads}")
-    torch.set_num_threads(threads)
+    if count < 1:
+        raise InputError(f"--threads must be at least 1, not {count}")
+    threads(count)
 
 
 def check_seed(seed: int) -> None:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
 
-from sdil.algorithms import load_judging
-from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -23,15 +21,11 @@ from sdil.cli.console import (
     set_threads,
     show,
 )
-from sdil.cli.export import show_written
 from sdil.cli.exporting import TO_HELP, frames_of, prepare
-from sdil.cli.helped import show_helped
 from sdil.curation import SHORTEST, By, Curated
 from sdil.curation import curate as keep_what_is_good
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.helped import Helped, did_it_help
-from sdil.evaluation.rollout import check_spaces
 from sdil.files import read_json, refuse_existing, write_json
 from sdil.formats.data import describe, is_source, load_demonstrations, load_truth, origin_of
 from sdil.formats.folder import annotate_episodes, save_demonstrations
@@ -40,6 +34,9 @@ from sdil.formats.recognise import parse_address
 from sdil.formats.scores import ScoredSet, write_scores
 from sdil.trajectories import Trajectories
 from sdil.truth import Truth
+
+if TYPE_CHECKING:
+    from sdil.evaluation.helped import Helped
 
 FORMAT, VERSION = "sdil-curated", 1
 
@@ -111,6 +108,13 @@ def curate(
     set_threads(threads)
     if out is None and not to:
         raise InputError("say what to write: --out FOLDER, --to same:PATH or both")
+    from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
+    from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
+    from sdil.cli.export import show_written
+    from sdil.cli.health import health_for, print_health, refuse_unhealthy
+    from sdil.cli.helped import show_helped
+    from sdil.evaluation.rollout import check_spaces
+
     data = data_for(run, data, clean)
     exporting = prepare(to, data, overwrite=overwrite) if to else None
     if exporting is not None:
@@ -142,6 +146,12 @@ def curate(
         )
     except InputError as error:
         raise InputError(_as_options(str(error), selection)) from None
+    by_threshold = keep_above is not None and which == "noisy"
+    at = 0.0 if keep_above is None else keep_above
+    health = health_for(run, judge, demos, threshold=at, may_refit=by_threshold)
+    drops = curated.why_all is None and not all(mask.all() for mask in curated.kept)
+    if by_threshold and drops and by != "episode":
+        refuse_unhealthy(health)
     rule = {
         "by": curated.by,
         "keep_above": keep_above,
@@ -153,6 +163,8 @@ def curate(
     summary = _summarise(curated, sets[which], truth)
     made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
     source = origin_of(data)
+    if not as_json:
+        print_health(health)
 
     def write_more(folder: Path) -> None:
         _write_more(folder, made, demos.fingerprint(), curated, summary)
@@ -192,13 +204,16 @@ def curate(
         answer = None if helped is None else asdict(helped)
         to_where = {"out": None if out is None else str(out)}
         exported = {"written": [asdict(w) for w in written]} if to else {}
-        print_json({**to_where, **made, **summary, **exported, "helped": answer})
+        told = {"health": health.as_json(), "helped": answer}
+        print_json({**to_where, **made, **summary, **exported, **told})
     elif helped is not None:
         show_helped(helped)
 
 
 def _check(demos: Demonstrations, curated: Curated, out: Path | None, seed: int) -> Helped:
     """Whether it helped, noted in the folder too, which is whole already."""
+    from sdil.evaluation.helped import did_it_help
+
     try:
         with progress("does it help?") as update:
             helped = did_it_help(demos, curated, seed=seed, on_progress=update)

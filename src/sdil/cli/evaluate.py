@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sdil.acting import DEFAULT, GREEDY, NotStuck, Sample, WithoutCircles, describe_acting
-from sdil.algorithms import load_policy
-from sdil.arguments import read_run
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -23,15 +20,13 @@ from sdil.cli.console import (
 )
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.rollout import Evaluation, check_spaces
-from sdil.evaluation.rollout import evaluate as run_episodes
 from sdil.files import write_json
 from sdil.formats.data import load_demonstrations
-from sdil.policy import Policy
-from sdil.simulators import trusted_environment
 
 if TYPE_CHECKING:
     from sdil.evaluation.metrics import ActionMetrics, RealMetrics
+    from sdil.evaluation.rollout import Evaluation
+    from sdil.policy import Policy
 
 ALL = "all"
 
@@ -75,6 +70,14 @@ def evaluate(
         threads: CPU threads.
         as_json: Print the answer as JSON.
     """
+    # PyTorch: --help need not wait for it
+    from sdil.acting import NotStuck, WithoutCircles, describe_acting
+    from sdil.algorithms import load_policy
+    from sdil.arguments import read_run
+    from sdil.evaluation.floors import UNIFORM, blind_policies, floors_on
+    from sdil.evaluation.rollout import evaluate as run_episodes
+    from sdil.simulators import trusted_environment
+
     check_seed(seed)
     set_threads(threads)
     policy = load_policy(run)
@@ -83,6 +86,8 @@ def evaluate(
     from_file = None if saved_by_hand else read_run(run).get("environment")
     only_records = (env or from_file) is None and episodes is None and data is not None
     ran: dict[str, Evaluation] = {}
+    beside: dict[str, Evaluation] = {}
+    demos = None if saved_by_hand else _learned_from(read_run(run)["data"])
     if (episodes is None or episodes > 0) and not only_records:
         where = env or trusted_environment(from_file, run / "run.json")
         if where is None:
@@ -91,7 +96,18 @@ def evaluate(
                 "or --data with recorded episodes to compare with"
             )
         ways = ways_of(policy) if acting == ALL else {acting: acting}
+        blind = blind_policies(policy.spaces, None if demos is None else demos.clean)
         with progress(f"running {where}") as update:
+            for floor in blind if acting == ALL else ():
+                beside[floor.learner] = run_episodes(
+                    floor,
+                    where,
+                    episodes=episodes,
+                    seed=seed,
+                    n_envs=n_envs,
+                    acting="sampled" if floor.learner == UNIFORM else "greedy",
+                    on_progress=partial(update, description=f"running {where}, {floor.learner}"),
+                )
             for label, way in ways.items():
                 ran[label] = run_episodes(
                     policy,
@@ -108,11 +124,19 @@ def evaluate(
             "default": describe_acting(policy),
             "acting": {label: summarise(each) for label, each in ran.items()},
             "not_called_for": dict(policy.why_not),
+            "beside": {label: summarise(each) for label, each in beside.items()},
         }
-    metrics = None
+    metrics, floors = None, []
     if data is not None:
-        metrics = measure_on(policy, load_demonstrations(data))
-        answer["data"] = {"folder": str(data), **asdict(metrics)}
+        recorded = load_demonstrations(data)
+        metrics = measure_on(policy, recorded)
+        seen = recorded.clean if demos is None else demos.clean
+        floors = floors_on(recorded.clean, blind_policies(policy.spaces, seen))
+        answer["data"] = {
+            "folder": str(data),
+            **asdict(metrics),
+            "beside": [asdict(floor) for floor in floors],
+        }
     if not ran and metrics is None:
         raise InputError("nothing to measure: give --episodes or --data")
     if out is not None:
@@ -124,7 +148,10 @@ def evaluate(
         print_table(
             f"{run}: {policy.learner}",
             ["acting", "reward x100", "success, %", "mean length"],
-            [[_marked(label, policy), *describe(each)] for label, each in ran.items()],
+            [
+                *[[_marked(label, policy), *describe(each)] for label, each in ran.items()],
+                *[[f"beside it: {label}", *describe(each)] for label, each in beside.items()],
+            ],
         )
         run_through = [each for each in ran.values() if not each.exact]
         if run_through:
@@ -136,11 +163,26 @@ def evaluate(
         if rule in policy.why_not:
             print(plain(f"{rule} is not called for: {policy.why_not[rule]}"))
     if metrics is not None:
-        print_table("recorded steps", ["measure", "value"], describe_metrics(metrics))
+        rows = describe_metrics(metrics)
+        rows += [
+            [f"beside it: {f.name}", f"accuracy {100 * f.accuracy:.1f}, NLL {f.nll:.3f}"]
+            for f in floors
+        ]
+        print_table("recorded steps", ["measure", "value"], rows)
+
+
+def _learned_from(folder: str) -> Demonstrations | None:
+    """What a run was trained on, where it is still there."""
+    try:
+        return load_demonstrations(folder)
+    except InputError:
+        return None
 
 
 def ways_of(policy: Policy) -> dict[str, str]:
     """The ways of acting to look at, by how they are called; the default one first."""
+    from sdil.acting import DEFAULT, GREEDY, NotStuck, Sample, WithoutCircles, describe_acting
+
     others = [GREEDY, Sample.name]
     rule = WithoutCircles.name if policy.spaces.listed else NotStuck.name
     if rule not in policy.why_not:
@@ -150,12 +192,15 @@ def ways_of(policy: Policy) -> dict[str, str]:
 
 
 def _marked(way: str, policy: Policy) -> str:
+    from sdil.acting import describe_acting
+
     return f"{way} (default)" if way == describe_acting(policy) else way
 
 
 def measure_on(policy: Policy, demos: Demonstrations) -> ActionMetrics | RealMetrics:
     """Compare the policy with the clean set of `demos`, step by step."""
     from sdil.evaluation.metrics import measure_recorded  # scikit-learn: seconds
+    from sdil.evaluation.rollout import check_spaces
 
     check_spaces(policy, demos.spaces)
     return measure_recorded(policy, demos.clean)

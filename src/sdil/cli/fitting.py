@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
@@ -16,8 +16,10 @@ from sdil.errors import InputError
 from sdil.formats.data import with_choices
 from sdil.limits import Between
 from sdil.moved import refuse_moved
-from sdil.runs import Finished
-from sdil.training import Epoch, OnEpoch
+
+if TYPE_CHECKING:
+    from sdil.runs import Finished
+    from sdil.training import Epoch, OnEpoch
 
 Options = TypeVar("Options")
 

@@ -23,6 +23,7 @@ from sdil.cli.fitting import (
     preset_of,
     telling,
 )
+from sdil.cli.health import health_for, print_health
 from sdil.errors import InputError
 from sdil.formats.data import is_source, load_demonstrations
 from sdil.judges.judge import Judge
@@ -128,11 +129,13 @@ def _report(done: Finished, json: bool) -> None:
     fitted = done.result
     assert isinstance(fitted, FittedJudge)
     data = read_run(done.folder)["data"]
-    noisy = load_demonstrations(data).noisy
-    optimality = np.concatenate([s.optimality for s in fitted.score(noisy)])
+    demos = load_demonstrations(data)
+    health = health_for(done.folder, fitted, demos)
+    optimality = np.concatenate([s.optimality for s in fitted.score(demos.noisy)])
     silent = "step" in fitted.unknown
     summary: dict[str, Any] = {
         "judge": fitted.name,
+        "health": health.as_json(),
         **answers_of(fitted),
         "noisy_steps": len(optimality),
         "mean": None if silent else float(optimality.mean()),
@@ -142,6 +145,7 @@ def _report(done: Finished, json: bool) -> None:
         print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
         return
     print(plain(f"judged by {fitted.name} in {done.seconds:.1f} s"))
+    print_health(health)
     for output, question in _QUESTIONS.items():
         rows = [
             [s.name, "yes" if s.heard else "no", s.why]
@@ -159,9 +163,6 @@ def _report(done: Finished, json: bool) -> None:
         print_wrapped(sentence)
     if not silent:
         print(f"{summary['good']:.1%} of {len(optimality)} noisy steps score above 0")
-    share = summary["good_share"]
-    if share is not None:
-        print(_of_share(**share))
     for name, sentence in summary["odd"].items():
         print_wrapped(f"odd clean demonstrations: {name}: {sentence}")
     out = done.folder
@@ -178,12 +179,6 @@ _QUESTIONS = {
     "step": "steps: is this action right here?",
     "episode": "episodes: how well did this go?",
 }
-
-
-def _of_share(point: float, low: float, high: float) -> str:
-    if low == point == high:
-        return f"share of good noisy steps, as it was given: {point:.0%}"
-    return f"estimated share of good noisy steps: {point:.0%} ({low:.0%} to {high:.0%})"
 
 
 def _print_help() -> None:

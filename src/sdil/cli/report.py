@@ -9,21 +9,14 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sdil.acting import describe_acting
-from sdil.algorithms import JUDGES, LEARNERS, load_judging, load_policy
-from sdil.arguments import read_run
-from sdil.checkpoints import kept_of_each_phase, read_epochs
-from sdil.cli.answers import answers_of
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
 from sdil.cli.helped import helped_of
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.evaluation.rollout import evaluate
-from sdil.explanation.explain import explain
 from sdil.explanation.record import Explanation
 from sdil.files import new_file, read_json, refuse_existing
 from sdil.formats.data import (
@@ -35,11 +28,12 @@ from sdil.formats.data import (
     with_choices,
 )
 from sdil.formats.origin import Origin
-from sdil.judging import FittedJudge
-from sdil.policy import Policy
 from sdil.report.curves import curves_of
-from sdil.simulators import trusted_environment
 from sdil.studies.grid import read_published, read_study
+
+if TYPE_CHECKING:
+    from sdil.judging import FittedJudge
+    from sdil.policy import Policy
 
 _EPISODES = 1_000
 
@@ -60,6 +54,8 @@ def report(
     compare: tuple[Path, ...] = (),
     also: tuple[Path, ...] = (),
     studies: Path | None = None,
+    show: tuple[str, ...] = (),
+    place: tuple[str, str] | None = None,
     env: str | None = None,
     no_rollouts: bool = False,
     did_it_help: bool = False,
@@ -85,6 +81,9 @@ def report(
         also: Runs that differ in the seed: are their skills the same?
         studies: Curves to show: a folder of studies, one study of it, or what `sdil study
             publish` wrote.
+        show: Features of an observation to show in timelines, by name or number; by default the
+            first that vary.
+        place: Two features that are a place, for a plot of where each demonstration went.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
             the records alone.
         no_rollouts: Leave out the 1,000 episodes that measure the policy.
@@ -96,6 +95,13 @@ def report(
         overwrite: Replace what exists.
         as_json: Print the summary as JSON.
     """
+    from sdil.algorithms import load_judging, load_policy  # PyTorch: --help need not wait for it
+    from sdil.arguments import read_run
+    from sdil.cli.health import health_for
+    from sdil.explanation.explain import explain
+    from sdil.explanation.seen import names_of
+    from sdil.policy import Policy
+
     check_seed(seed)
     set_threads(threads)
     _refuse(out, record, figures, overwrite=overwrite)
@@ -124,6 +130,9 @@ def report(
             compare=others,
             also=seeds,
             studies=curves,
+            names=names_of(describe(data), demos.spaces),
+            show=show,
+            place=place or (),
             seed=seed,
             on_progress=update,
         )
@@ -136,6 +145,7 @@ def report(
         explanation.about["helped"] = helped_of(
             run, data, judge, demos, curated, seed, update if did_it_help else None
         )
+        explanation.about["health"] = health_for(run, judge, demos).as_json()
         written = _write(explanation, out, record, figures, format, overwrite, update)
     _tell(explanation, written, as_json)
 
@@ -161,6 +171,8 @@ def _refuse(
 
 def _environment(run: Path, about: dict[str, Any] | None, data: str) -> str | None:
     """Where the demonstrations came from, as the run or their own folder says."""
+    from sdil.simulators import trusted_environment
+
     if about is not None and about.get("environment") is not None:
         return trusted_environment(about["environment"], run / "run.json")
     return trusted_environment(describe(data).get("environment"), Path(data) / "sdil.json")
@@ -186,6 +198,13 @@ def _about(
     environment: str | None,
 ) -> dict[str, Any]:
     """Where all of it comes from; `about` is the run's, None where it was saved by hand."""
+    from sdil.acting import describe_acting
+    from sdil.algorithms import JUDGES, LEARNERS
+    from sdil.checkpoints import kept_of_each_phase, read_epochs
+    from sdil.cli.answers import answers_of
+    from sdil.judging import FittedJudge
+    from sdil.policy import Policy
+
     policy = judge if isinstance(judge, Policy) else None
     by = judge if isinstance(judge, FittedJudge) else judge.judge
     assert by is not None
@@ -223,6 +242,8 @@ def _about(
 
 def command_of(about: dict[str, Any], run: Path) -> str:
     """The command that makes such a run, from the arguments that it was given."""
+    from sdil.algorithms import JUDGES, LEARNERS
+
     makes_policy = about["makes"] == "policy"
     fields = {**LEARNERS, **({} if makes_policy else JUDGES)}[about["name"]]
     usual = asdict(fields())
@@ -249,6 +270,8 @@ def command_of(about: dict[str, Any], run: Path) -> str:
 
 
 def _evaluate(policy: Policy, environment: str, seed: int, update: Any) -> dict[str, Any]:
+    from sdil.evaluation.rollout import evaluate
+
     ran = evaluate(
         policy,
         environment,

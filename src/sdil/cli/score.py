@@ -10,13 +10,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from sdil.algorithms import load_judging
-from sdil.cli.answers import data_for, good_share_for, print_wrapped, unknown_of
 from sdil.cli.console import parse, plain, print_json, print_table, show
-from sdil.cli.export import Judged, Rule, show_written, write_judged
 from sdil.cli.exporting import TO_HELP, frame_rate_of, frames_of, prepare
 from sdil.errors import InputError
-from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
 from sdil.formats.data import load_demonstrations, load_truth, origin_of
 from sdil.formats.origin import Origin
@@ -78,6 +74,12 @@ def score(
             raise InputError(f"{out} exists already; choose another name or pass --overwrite")
     if worst is not None and worst < 0:
         raise InputError(f"--worst must be at least 0, not {worst}")
+    from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
+    from sdil.cli.answers import data_for, good_share_for, print_wrapped, unknown_of
+    from sdil.cli.export import Judged, Rule, show_written, write_judged
+    from sdil.cli.health import health_for, print_health
+    from sdil.evaluation.rollout import check_spaces
+
     data = data_for(run, data, clean)
     exporting = prepare(to, data, overwrite=overwrite) if to else None
     if exporting is not None:
@@ -110,12 +112,15 @@ def score(
     count = worst if worst is not None else _SHOWN if out is None else 0
     ends = _ends([] if silent else _rank(chosen, judged, origin), count)
     episodes = _ends(_rank_episodes(chosen, judged), count)
+    health = health_for(run, judge, demos)
     if as_json:
         where = None if out is None else str(out)
         head = {"run": str(run), "data": str(data), "out": where, "unknown": dict(unknown)}
+        head["health"] = health.as_json()
         exported = {"written": [asdict(w) for w in written]} if to else {}
         print_json({**head, **summary, **ends, "episodes": episodes, **exported})
         return
+    print_health(health)
     rows = [
         [label, *(show(summary[n][key]) for n in chosen)]
         for key, label in _LABELS.items()

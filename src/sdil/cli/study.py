@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sdil.cli import FAILED
-from sdil.cli.console import errors, parse, plain, print_table, show
+from sdil.cli.console import parse, plain, print_table, show
 from sdil.errors import InputError
 from sdil.report.comparing import headline
 from sdil.report.rendering import Format, render
@@ -28,6 +28,7 @@ from sdil.studies.paper import STUDIES
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
 
+errors = Console(stderr=True)
 Form = Annotated[Format, tyro.conf.arg(name="format")]
 
 _USAGE = """usage: sdil study NAME [OPTIONS]

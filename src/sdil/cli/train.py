@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from sdil.algorithms import LEARNERS
-from sdil.arguments import read_run
-from sdil.cli.answers import print_wrapped
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     as_json,
@@ -23,7 +21,11 @@ from sdil.cli.fitting import (
     telling,
 )
 from sdil.errors import InputError
-from sdil.runs import Finished, resume, train
+from sdil.progress import duration
+from sdil.studies.source import Sources
+
+if TYPE_CHECKING:
+    from sdil.runs import Finished
 
 
 def main(arguments: list[str]) -> None:
@@ -36,7 +38,15 @@ def main(arguments: list[str]) -> None:
     if asks_to_resume(arguments):
         parse(resume_training, arguments, "train")
         return
+    from sdil.algorithms import LEARNERS  # PyTorch: seconds, which --help need not wait for
+    from sdil.runs import train
+
     name, *rest = arguments
+    if name.startswith("-"):
+        raise InputError(
+            "LEARNER comes first: sdil train LEARNER --data FOLDER --out RUN; sdil train --help "
+            "lists the learners"
+        )
     if name not in LEARNERS:
         raise InputError(f"there is no learner {name!r}; there are {', '.join(LEARNERS)}")
     configured, rest = preset_of(LEARNERS[name], rest)
@@ -56,7 +66,7 @@ def main(arguments: list[str]) -> None:
             overwrite=options.overwrite,
             on_epoch=on_epoch,
         )
-    _report(done, options.as_json)
+    _report(done, options.as_json, options.verbose)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,12 +133,16 @@ class TrainOptions:
         bool, tyro.conf.arg(help="Also log each number for TensorBoard, in the run folder.")
     ] = False
     overwrite: Annotated[bool, tyro.conf.arg(help="Replace the run folder if it exists.")] = False
+    verbose: Annotated[
+        bool, tyro.conf.arg(help="Also print what was said of the weights that each phase keeps.")
+    ] = False
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="Print the answer as JSON.")] = False
 
 
 def resume_training(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
     env: str | None = None,
+    verbose: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted run, exactly as if it had never stopped.
@@ -136,45 +150,80 @@ def resume_training(
     Args:
         resume_: The run folder.
         env: The environment that it practises in; to be named again where it is not one of ours.
+        verbose: Also print what was said of the weights that each phase keeps.
         as_json: Print the answer as JSON.
     """
+    from sdil.arguments import read_run
+    from sdil.runs import resume
+
     name = read_run(resume_).get("name", "")
     with telling(f"training {name}", resume_, "train") as on_epoch:
         done = resume(resume_, makes="policy", env=env, on_epoch=on_epoch)
-    _report(done, as_json)
+    _report(done, as_json, verbose)
 
 
-def _report(done: Finished, json: bool) -> None:
+def _report(done: Finished, json: bool, verbose: bool) -> None:
+    """In three lines; tables behind --verbose."""
+    from sdil.arguments import read_run
+    from sdil.cli.answers import print_wrapped
+
+    floor = _worse_than_blind(done)
     if json:
-        print_json({"run": str(done.folder), **as_json(done)})
+        print_json({"run": str(done.folder), **as_json(done), "warning": floor})
         return
-    print(f"trained for {done.epochs} epochs in {done.seconds:.1f} s")
-    print_phases(done)
+    if verbose:
+        print_phases(done)
     judge = getattr(done.result, "judge", None)
+    trusted = getattr(done.result, "trusted", "")
+    print(f"trained for {done.epochs} epochs in {duration(done.seconds)}{_last_loss(done)}")
     if judge is not None:
         names = [s.name for s in judge.signals if s.heard and s.output == "step"]
         heard = ", ".join(names) or "nothing that tells"
-        print_wrapped(f"steps were judged by {judge.name}, which heard: {heard}")
-        if "step" in judge.unknown:
-            print_wrapped(judge.unknown["step"])
-    trusted = getattr(done.result, "trusted", "")
-    if trusted:
+        more = judge.unknown.get("step") or trusted
+        about = f"steps were judged by {judge.name}, which heard {heard}"
+        print_wrapped(f"{about}; {more}" if more else about)
+    elif trusted:
         print_wrapped(trusted)
+    if floor is not None:
+        print(plain(f"warning: {floor}"), file=sys.stderr)
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))
 
 
+def _last_loss(done: Finished) -> str:
+    """What the last phase says of the weights that it keeps, where it says it."""
+    last = list(done.phases.values())[-1] if done.phases else {}
+    known = [(name, last[name]) for name in ("valid_loss", "valid_nll", "loss") if name in last]
+    told = [(name, value) for name, value in known if isinstance(value, float)]
+    return f"; {told[0][0].replace('_', ' ')} {told[0][1]:.3f}" if told else ""
+
+
+def _worse_than_blind(done: Finished) -> str | None:
+    """On clean validation where it was given, otherwise on the clean steps learned from."""
+    from sdil.arguments import read_run
+    from sdil.evaluation.floors import worse_than_blind
+    from sdil.formats.folder import load_demonstrations
+    from sdil.policy import Policy
+
+    assert isinstance(done.result, Policy)
+    about = read_run(done.folder)
+    seen = load_demonstrations(about["data"]).clean
+    asked = seen if about["valid"] is None else load_demonstrations(about["valid"]).clean
+    return worse_than_blind(done.result, seen, asked)
+
+
 def _print_help() -> None:
+    written = Sources()  # read, not imported: PyTorch takes seconds
+    learners = {name: written.learner(name) for name in written.listed("LEARNERS")}
     print("usage: sdil train LEARNER --data FOLDER --out RUN [OPTIONS]")
     print("       sdil train --resume RUN\n")
     print("learners:")
-    for name, kind in LEARNERS.items():
-        first_line = (kind.__doc__ or "").strip().splitlines()[0]
-        text = f"  {name:<12} {first_line} ({kind.reference})"
+    for name, learner in learners.items():
+        text = f"  {name:<12} {learner.about} ({learner.class_variables['reference']})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
     print("\nsdil train LEARNER --help lists every hyper-parameter. --preset NAME starts from")
     print("another configuration than the default:")
-    for name, kind in LEARNERS.items():
-        for preset in getattr(kind, "presets", dict)():
+    for name, learner in learners.items():
+        for preset in learner.presets:
             print(f"  {name:<12} {preset}")

@@ -13,11 +13,13 @@ from typing import Literal
 
 import numpy as np
 
+from sdil.cores import steadily
 from sdil.curation import Curated
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, mean_interval
 from sdil.networks.cross_fitting import Folds, Progress, cross_fit
+from sdil.progress import counting
 from sdil.spaces import Array
 from sdil.training import check_seed
 
@@ -75,18 +77,21 @@ class Helped:
     where it is another)."""
 
 
+@steadily
 def did_it_help(
     demos: Demonstrations,
     curated: Curated,
     *,
     seed: int = 0,
     on_progress: Progress | None = None,
+    progress: bool | None = None,
 ) -> Helped:
     """Does behaviour cloning gain by what `curate(demos, ...)` made of the noisy set?
 
     `random` drops as much as was dropped, in stretches of the same kind; where steps were weighed,
     it gives the same weights to other steps. It is the best of `DRAWS` draws: intervals are over
-    clean groups, and know nothing of how lucky a draw is.
+    clean groups, and know nothing of how lucky a draw is. `progress` shows how far it is; where
+    None, in a notebook alone.
     """
     check_seed(seed)
     groups = demos.n_clean_groups
@@ -109,7 +114,8 @@ def did_it_help(
         for name, of_row in _weights(curated, seed).items()
     }
     drawn = [weight for of_row in weights.values() for weight in of_row]
-    found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=on_progress)
+    with counting("does it help?", on_progress, progress) as update:
+        found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=update)
     names = [name for name, of_row in weights.items() for _ in of_row]
     order = np.argsort(found.nll.mean(1))[::-1]  # the best of a name comes last, and stays
     at = {names[i]: int(i) for i in order}

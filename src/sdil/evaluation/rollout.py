@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from sdil.acting import DEFAULT, GREEDY, act_by
+from sdil.cores import steadily
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
 from sdil.markov import MarkovModel, ModelWalk
@@ -80,6 +81,7 @@ class Evaluation:
     """True where everything was computed from the transition probabilities, nothing sampled."""
 
 
+@steadily
 def evaluate(
     policy: Predictor,
     environment: EnvironmentLike,

@@ -22,6 +22,7 @@ from sdil.explanation.record import (
     Scores,
     Skills,
 )
+from sdil.explanation.seen import Names, Seen, what_was_seen
 from sdil.explanation.stability import compare_runs
 from sdil.explanation.world import Walk, World
 from sdil.judging import JudgesSteps
@@ -56,6 +57,9 @@ def explain(
     compare: Sequence[Policy] = (),
     also: Mapping[str, Policy] | None = None,
     studies: dict[str, Any] | None = None,
+    names: Names | None = None,
+    show: Sequence[str] = (),
+    place: Sequence[str] = (),
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> Explanation:
@@ -65,7 +69,7 @@ def explain(
     added to it. `compare` are runs whose embeddings are shown beside this one's, such as one with
     lambda 0; `also` are runs that differ in the seed, by name. Only SDIL's policy has skills;
     other policies, and judges, have scores. `environment` is a task's name or a Gymnasium id;
-    None: the records alone.
+    None: the records alone. `names`, `show` and `place` are those of `what_was_seen`.
     """
     name = str(about.get("run", "this run"))
     if also and name in also:
@@ -79,20 +83,24 @@ def explain(
     tell("looking at the environment")
     world = None if environment is None else World(environment)
     try:
-        kinds, names = _kinds_of_actions(demos, world, seed)
-        episodes = _episodes(demos, kinds, truth, world)
+        called = names or Names()
+        kinds, kind_names = _kinds_of_actions(demos, world, called.action, seed)
+        drawn = world is not None and (world.plan is not None or world.can_draw)
+        seen = what_was_seen(demos, called, show=show, place=place, drawn=drawn)
+        about = {**about, "features": seen.names, "place": seen.place_names}
+        episodes = _episodes(demos, kinds, truth, world, seen)
         policy = judge if isinstance(judge, HierarchicalPolicy) else None
         scores = _scores(judged, with_skills=policy is not None)
         record: dict[str, Any] = {
             "about": _complete(about, demos, episodes, optimality, judged),
-            "action_names": names,
+            "action_names": kind_names,
             "episodes": episodes,
             "scores": scores,
             "walls": None if world is None or world.plan is None else world.plan.walls,
             "studies": studies or {},
         }
         if policy is not None:
-            record["skills"] = skills = _skills(policy, judged, episodes, len(names))
+            record["skills"] = skills = _skills(policy, judged, episodes, len(kind_names))
             record["embeddings"] = []
             for each in (policy, *others):
                 tell("embedding steps")
@@ -133,7 +141,7 @@ def _with_skills(policy: Policy, name: str, demos: Demonstrations) -> Hierarchic
 
 
 def _episodes(
-    demos: Demonstrations, kinds: Array, truth: Truth | None, world: World | None
+    demos: Demonstrations, kinds: Array, truth: Truth | None, world: World | None, seen: Seen
 ) -> JudgedEpisodes:
     everything = demos.all
     n_clean, lengths = len(demos.clean), everything.lengths
@@ -153,6 +161,9 @@ def _episodes(
         good=good,
         positions=positions,
         moves=moves,
+        features=seen.features,
+        rewards=seen.rewards,
+        place=seen.place,
     )
 
 
@@ -248,14 +259,14 @@ def _against_truth(optimality: Array, truth: Array) -> dict[str, float | None] |
 
 
 def _kinds_of_actions(
-    demos: Demonstrations, world: World | None, seed: int
+    demos: Demonstrations, world: World | None, called: Sequence[str], seed: int
 ) -> tuple[Array, list[str]]:
     """The kind of each step's action (N,), and how kinds are called: counted actions as they are;
     of real numbers clusters, called by their middles."""
     everything, space = demos.all, demos.spaces.action
     actions = everything.actions[everything.steps()]
     if listed := demos.spaces.listed:
-        names = None if world is None else world.action_names
+        names = list(called) or (None if world is None else world.action_names)
         if names is None or len(names) != listed:
             names = [f"action {i}" for i in range(listed)]
         return actions.astype(np.int16), names
@@ -263,11 +274,14 @@ def _kinds_of_actions(
     clusters = fit_clusters(flat, rows, _KINDS, seed)
     middles = clusters.centres[:, :_NAMED].tolist()
     more = ", ..." if flat.shape[1] > _NAMED else ""
-    called = [name + " " if has_parts(space) else "" for name in column_names(space)]
-    named = [
-        f"({', '.join(f'{name}{x:.2g}' for name, x in zip(called, middle, strict=False))}{more})"
-        for middle in middles
-    ]
+    entries = list(called) or (column_names(space) if has_parts(space) else [])
+    if entries:  # what stands out is enough of a name
+        named = [
+            ", ".join(f"{n} {x:.2g}" for n, x in zip(entries, middle, strict=False)) + more
+            for middle in middles
+        ]
+    else:
+        named = [f"({', '.join(f'{x:.2g}' for x in middle)}{more})" for middle in middles]
     return clusters.labels(flat, rows).numpy().astype(np.int16), named
 
 

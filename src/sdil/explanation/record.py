@@ -44,6 +44,12 @@ class JudgedEpisodes:
     """Where a task has a fixed map: column and row of the agent before each step. (N, 2)"""
     moves: Array | None = None
     """And by how many columns and rows the step moves it; 0, 0 for a turn or a bump. (N, 2)"""
+    features: Array | None = None
+    """Entries of what was seen before each step, `about["features"]` names them. (N, F)"""
+    rewards: Array | None = None
+    """What each step was paid; NaN where not known. (N,)"""
+    place: Array | None = None
+    """Two features that are a place, `about["place"]` names them. (N, 2)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +210,17 @@ class Explanation:
             ) from None
 
 
-_OF_EPISODES = ("is_clean", "offsets", "actions", "good", "positions", "moves")
+_OF_EPISODES = (
+    "is_clean",
+    "offsets",
+    "actions",
+    "good",
+    "positions",
+    "moves",
+    "features",
+    "rewards",
+    "place",
+)
 _OF_SCORES = ("optimality", "segment", "skill", "spread", "quality", "integrity")
 _OF_SKILLS = ("clean_share", "noisy_share", "optimality", "action_probs")
 _OF_EMBEDDING = ("points", "steps", "prototypes")
@@ -254,6 +270,7 @@ def _check(explanation: Explanation) -> Explanation:
         raise ValueError(f"not everything is there for each of the {n_episodes} episodes")
     steps = [episodes.actions, scores.optimality, scores.segment, *scores.parts.values()]
     optional = [episodes.good, episodes.positions, episodes.moves]
+    optional += [episodes.features, episodes.rewards, episodes.place]
     optional += [scores.skill, scores.spread, scores.quality, scores.integrity]
     steps += [a for a in optional if a is not None]
     if any(len(a) != n for a in steps):

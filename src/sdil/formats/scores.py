@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from sdil.errors import InputError
@@ -70,6 +69,8 @@ def write_scores(path: Path, sets: Mapping[str, ScoredSet]) -> None:
             }
             for column, values in row.items():
                 columns.setdefault(column, []).append(values)
+    import duckdb  # not for --help
+
     with new_file(path.absolute()) as temporary, duckdb.connect() as connection:
         connection.register("steps", {k: np.concatenate(v) for k, v in columns.items()})
         form = FORMATS[path.suffix.lower()]
@@ -84,6 +85,8 @@ MORE = ("frame", "kept", "weight")
 
 def read_scores(path: Path) -> dict[str, ScoredSet]:
     """What `write_scores` wrote, by set; episodes in their order."""
+    import duckdb
+
     check_table_name(path)
     reader = "read_csv" if path.suffix.lower() == ".csv" else "read_parquet"
     more = ", sample_size = -1" if reader == "read_csv" else ""

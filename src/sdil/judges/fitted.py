@@ -27,6 +27,7 @@ class EvidenceJudge(FittedJudge):
     """Judges by evidence that was gathered."""
 
     kind = "evidence"
+    cautious = True
 
     def __init__(
         self,
@@ -132,6 +133,8 @@ class EvidenceJudge(FittedJudge):
                 "cross_judged.fold": torch.from_numpy(self.cross_judged.fold),
                 "cross_judged.fingerprint": _as_tensor(self.cross_judged.fingerprint),
             }
+            if self.cross_judged.clean is not None:
+                state["cross_judged.clean"] = torch.from_numpy(self.cross_judged.clean)
         odd = _as_tensor(json.dumps(self.odd))
         return {**self.evidence.state_dict(), "inputs": self._inputs, "odd": odd, **state}
 
@@ -150,6 +153,7 @@ class EvidenceJudge(FittedJudge):
                 of_folds["good"].numpy(),
                 of_folds["fold"].numpy(),
                 _as_text(of_folds["fingerprint"]),
+                of_folds["clean"].numpy() if "clean" in of_folds else None,  # of before: none
             )
         return cls(
             spaces,

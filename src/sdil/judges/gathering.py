@@ -209,8 +209,13 @@ class Gathering:
                 total += worth(signal, bin_middles(signal[acts]), odds)
             found.append(1.0 / (1.0 + np.exp(-(prior + settle(total)))))
         first = np.cumsum(demos.clean.lengths) - demos.clean.lengths
+        unseen = torch.from_numpy(material.reference)
+        clean = self.final.settling(material.windows, unseen)(self._weigh()[0][material.reference])
         return CrossJudged(
-            np.array(found, np.float16), material.fold[first], demos.fingerprint(rewards=False)
+            np.array(found, np.float16),
+            material.fold[first],
+            demos.fingerprint(rewards=False),
+            (1.0 / (1.0 + np.exp(-(prior + clean)))).astype(np.float16),
         )
 
     def _odd_by_steps(self) -> dict[str, str]:

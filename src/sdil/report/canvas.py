@@ -22,17 +22,10 @@ from sdil.files import new_file
 from sdil.spaces import Array
 
 CLEAN, NOISY = "#0072B2", "#E69F00"
-GOOD, BAD = "#0072B2", "#D55E00"
+GOOD, BAD = "#009E73", "#D55E00"
 INK, PALE = "#1c2127", "#d9dde1"
-_OKABE_ITO = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-    "#F0E442",
-    "#8C8C8C",
+_PALETTE = (  # of skills and actions: blue is clean, orange noisy, green good and vermilion bad
+    *("#332288", "#AA4499", "#DDCC77", "#882255", "#999933", "#CC6677", "#661100", "#8C8C8C"),
 )
 STRIP = 8  # frames of a film strip
 FORMATS = ("png", "svg", "pdf")
@@ -94,8 +87,8 @@ def colour_of(number: int) -> Any:
     """The colour of a skill or an action; past eight they come again, lighter."""
     from matplotlib.colors import to_rgb
 
-    colour = np.array(to_rgb(_OKABE_ITO[number % len(_OKABE_ITO)]))
-    return tuple(colour if number < len(_OKABE_ITO) else 0.55 * colour + 0.45)
+    colour = np.array(to_rgb(_PALETTE[number % len(_PALETTE)]))
+    return tuple(colour if number < len(_PALETTE) else 0.55 * colour + 0.45)
 
 
 def colour_actions(counts: Array) -> tuple[list[int], list[Any]]:
@@ -104,12 +97,12 @@ def colour_actions(counts: Array) -> tuple[list[int], list[Any]]:
     `counts` says how often each is taken. (A,) Of more than eight, the seven commonest have one,
     and the others share the last.
     """
-    if len(counts) <= len(_OKABE_ITO):
+    if len(counts) <= len(_PALETTE):
         named = np.flatnonzero(counts > 0.005 * counts.sum())
         return named.tolist(), [colour_of(a) for a in range(len(counts))]
-    named = np.sort(np.argsort(-counts, kind="stable")[: len(_OKABE_ITO) - 1])
+    named = np.sort(np.argsort(-counts, kind="stable")[: len(_PALETTE) - 1])
     named = named[counts[named] > 0]
-    colours = [colour_of(len(_OKABE_ITO) - 1)] * len(counts)
+    colours = [colour_of(len(_PALETTE) - 1)] * len(counts)
     for rank, action in enumerate(named):
         colours[action] = colour_of(rank)
     return named.tolist(), colours
@@ -121,8 +114,8 @@ def action_legend(
     """What the colours of `colour_actions` stand for."""
     named, colours = colour_actions(counts)
     labels, shown = [names[a] for a in named], [colours[a] for a in named]
-    if len(counts) > len(_OKABE_ITO) and counts.sum() > counts[named].sum():
-        labels, shown = [*labels, "others"], [*shown, colour_of(len(_OKABE_ITO) - 1)]
+    if len(counts) > len(_PALETTE) and counts.sum() > counts[named].sum():
+        labels, shown = [*labels, "others"], [*shown, colour_of(len(_PALETTE) - 1)]
     colour_legend(figure, labels, shown, title)
 
 

@@ -32,6 +32,7 @@ SCRIPTS = (
     "summary.js",
     "skills.js",
     "selection.js",
+    "seen.js",
     "timeline.js",
     "list.js",
     "helped.js",
@@ -82,6 +83,9 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             "actions": _pack(episodes.actions),
             "good": _pack(episodes.good),
             "positions": _pack(episodes.positions),
+            "features": _pack(episodes.features),
+            "rewards": _pack(episodes.rewards),
+            "place": _pack(episodes.place),
         },
         "scores": {
             "optimality": _pack(scores.optimality),

@@ -104,7 +104,7 @@ def _draw_path(ax: Axes, record: Explanation, steps: slice) -> None:
         minlength=0,
     )
     ax.plot(*at[0], "o", ms=6, mfc="white", mec=INK, mew=1.2)
-    ax.set_title("from the circle; blue good, orange bad", fontweight="normal", fontsize=8.5)
+    ax.set_title("from the circle; green good, red bad", fontweight="normal", fontsize=8.5)
 
 
 def _ribbons(record: Explanation, steps: slice) -> list[tuple[str, list[object], list[str]]]:
@@ -150,24 +150,26 @@ def _draw_ribbon(ax: Axes, colours: list[object], texts: list[str]) -> None:
 
 @styled
 def histogram(record: Explanation) -> Figure:
-    """How step scores are spread, clean against noisy."""
+    """The share of steps under each score, clean (held-out where known) against noisy.
+
+    Not bars: a score that was cut into ten equal bins has ten equal ones.
+    """
     clean = _clean_steps(record)
+    unseen = (record.about.get("health") or {}).get("clean_quantiles") or []
     figure, (ax,) = panels(1, 1, 5.2, 3.0)
-    bins = np.linspace(-1, 1, 41)
-    for name, chosen, colour, hatch in (
-        ("clean", clean, CLEAN, None),
-        ("noisy", ~clean, NOISY, "///"),
+    of_clean = np.asarray(unseen) if unseen else record.scores.optimality[clean]
+    for name, scores, colour in (
+        ("held-out clean" if unseen else "clean", of_clean, CLEAN),
+        ("noisy", record.scores.optimality[~clean], NOISY),
     ):
-        scores = record.scores.optimality[chosen]
         if len(scores):
-            share = np.histogram(scores, bins)[0] / len(scores)
-            ax.stairs(share, bins, fill=True, alpha=0.35, fc=colour, ec=colour, hatch=hatch, lw=0)
-            ax.stairs(share, bins, color=colour, lw=1.6, label=f"{name} ({len(scores):,} steps)")
+            ax.ecdf(scores, color=colour, lw=1.8, label=f"{name} steps")
     ax.axvline(0, color="#5b6570", lw=0.8)
-    ax.set(xlim=(-1, 1), xlabel="optimality: bad (−1) to good (1)", ylabel="share of steps")
-    ax.set_title("Scores of clean and noisy steps")
+    ax.set(
+        xlim=(-1, 1), xlabel="optimality: bad (−1) to good (1)", ylabel="share of steps under it"
+    )
+    ax.set_title("What a threshold drops")
     ax.grid(axis="y")
-    ax.margins(y=0.08)
     ax.legend(loc="best")
     return figure
 

@@ -12,10 +12,15 @@ def verdict(about: dict[str, Any]) -> list[dict[str, str]]:
     """Sentences as {"tone": "plain" | "good" | "doubt", "text": ...}, most important first."""
     acts = [] if _no_policy(about) else [_acts(about)]
     judges = [] if "step" in (about.get("unknown") or {}) else _judges(about)
-    sentences = [_trained(about), *acts, *_listened(about), *_share(about), *judges, *_odd(about)]
+    share = [] if about.get("health") else _share(about)
+    sentences = [_trained(about), *_health(about), *acts, *_listened(about), *share, *judges]
+    sentences += _odd(about)
     warnings = [str(text) for text in about.get("warnings") or []]
     # the AUROC has its sentence already
-    sentences += [("doubt", _sentence(text)) for text in warnings if "AUROC" not in text]
+    told = ("AUROC", "hardly used") if about.get("health") else ("AUROC",)
+    sentences += [
+        ("doubt", _sentence(text)) for text in warnings if not any(word in text for word in told)
+    ]
     return [{"tone": tone, "text": text} for tone, text in sentences]
 
 
@@ -32,6 +37,23 @@ def _trained(about: dict[str, Any]) -> tuple[str, str]:
     if _no_policy(about):
         return "plain", f"Steps judged by {about['judge']}, from {counts}{of}{seed}."
     return "plain", f"{learner} learned from {counts}{of}{seed}."
+
+
+def _health(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """Whether the scores mean anything here, as `sdil judge` begins with too."""
+    health = about.get("health")
+    if not health:
+        return []
+    first, *others = health["sentences"]
+    tone = "good" if health["separates"] == "yes" else "doubt"
+    return [
+        (tone, _sentence(first)),
+        *(
+            ("doubt" if text.startswith("skills collapsed") else "plain", _sentence(text))
+            for text in others
+            if not text.startswith("signals heard")  # it has a sentence with more
+        ),
+    ]
 
 
 def _no_policy(about: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import ast
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,6 +44,10 @@ class Written:
     hints: dict[str, Any]
     """The type and the limits of each."""
     class_variables: dict[str, Any]
+    about: str
+    """The first line of its docstring."""
+    presets: tuple[str, ...]
+    """The names of its other configurations."""
 
 
 class Sources:
@@ -106,6 +111,15 @@ class Sources:
         ]
         return sorted({*own, *inside})
 
+    def listed(self, registry: Literal["LEARNERS", "JUDGES"]) -> list[str]:
+        """The names of a registry, in its order."""
+        called = {class_name: name for name, (_, class_name) in self._homes().items()}
+        for node in self._tree("sdil.algorithms").body:
+            if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == registry:
+                named = [getattr(n, "id", "") for n in ast.walk(node)]
+                return list(dict.fromkeys(called[n] for n in named if n in called))
+        raise LookupError(registry)
+
     def learner(self, name: str) -> Written:
         """What is written of a learner."""
         return self._named(name, self.learners, "learner")
@@ -143,6 +157,8 @@ class Sources:
                 {k: _value(v.value) for k, v in fields.items()},
                 {k: _hint(v.annotation) for k, v in fields.items()},
                 {k: _value(v.value) for k, v in of_class.items()},
+                (ast.get_docstring(self._class(module, class_name)) or "").partition("\n")[0],
+                _presets(self._class(module, class_name)),
             )
         return self._written[name]
 
@@ -259,6 +275,16 @@ def _assignments(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
     }
 
 
+def _presets(node: ast.ClassDef) -> tuple[str, ...]:
+    """The names that its class method `presets` gives a dictionary of."""
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "presets":
+            (given,) = (n.value for n in ast.walk(item) if isinstance(n, ast.Return))
+            assert isinstance(given, ast.Dict)
+            return tuple(_value(key) for key in given.keys)
+    return ()
+
+
 def _is_class_variable(item: ast.AnnAssign) -> bool:
     return "ClassVar" in ast.dump(item.annotation)
 
@@ -267,6 +293,7 @@ def _learners() -> list[str]:
     return _modules("algorithms")
 
 
+@cache
 def _modules(room: str) -> list[str]:
     paths = sorted((_PACKAGE / room).glob("*.py"))
     return [f"sdil.{room}.{path.stem}" for path in paths if path.stem != "__init__"]

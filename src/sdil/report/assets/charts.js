@@ -1,16 +1,19 @@
 // Plotly, started when the first chart comes into view, and colours that follow the theme.
 
-const OKABE_ITO = [
-  "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C8C8C",
+// One meaning per colour: blue is clean and orange noisy, green is good and vermilion bad; skills
+// have colours of their own, and so have signals. What belongs to the page itself is slate.
+const PALETTE = [
+  "#332288", "#AA4499", "#DDCC77", "#882255", "#999933", "#CC6677", "#661100", "#8C8C8C",
 ];
+const SIGNALS = ["#56B4E9", "#b8860b", "#7f6fb3", "#d17fb0", "#5f8f8f", "#8C8C8C"];
+const signalColour = (index) => SIGNALS[index % SIGNALS.length];
 
-// A little lighter on dark ground; yellow darker on light ground. Past eight the colours come again,
-// paler; every skill is named beside its colour anyway.
+// Lighter on dark ground. Past eight the colours come again, paler; every skill is named beside its
+// colour anyway.
 function paletteColour(index) {
-  const colour = OKABE_ITO[index % OKABE_ITO.length];
-  const again = index < OKABE_ITO.length ? colour : mix(colour, "#ffffff", 0.45);
-  if (isDark()) return mix(again, "#ffffff", 0.16);
-  return colour === "#F0E442" ? mix(again, "#000000", 0.14) : again;
+  const colour = PALETTE[index % PALETTE.length];
+  const again = index < PALETTE.length ? colour : mix(colour, "#ffffff", 0.45);
+  return isDark() ? mix(again, "#ffffff", 0.32) : again;
 }
 
 function mix(from, to, share) {
@@ -28,7 +31,7 @@ function inkOn(colour) {
   return 0.3 * r + 0.59 * g + 0.11 * b > 0.55 ? "#14181c" : "#ffffff";
 }
 
-// Scores: vermilion for bad, the surface's grey for neither, blue for good.
+// Scores: vermilion for bad, the surface's grey for neither, green for good.
 function scoreColour(score) {
   const ends = scheme();
   const strength = Math.min(1, Math.abs(score));
@@ -42,11 +45,13 @@ const isDark = () => {
 
 const LIGHT = {
   text: "#1c2127", muted: "#5b6570", line: "#e1e4e8", surface: "#ffffff", clean: "#0072B2",
-  noisy: "#E69F00", accent: "#0072B2", good: "#0072B2", bad: "#D55E00", middle: "#e9e9e6",
+  noisy: "#E69F00", accent: "#3f5168", good: "#009E73", bad: "#D55E00", middle: "#e9e9e6",
+  misfit: "#c9b800",
 };
 const DARK = {
   text: "#e7eaee", muted: "#9aa5b1", line: "#333b44", surface: "#1b2026", clean: "#56B4E9",
-  noisy: "#E69F00", accent: "#56B4E9", good: "#56B4E9", bad: "#E8702A", middle: "#3a4149",
+  noisy: "#E69F00", accent: "#a9bcd6", good: "#2fbf95", bad: "#E8702A", middle: "#3a4149",
+  misfit: "#F0E442",
 };
 const scheme = () => (isDark() ? DARK : LIGHT);
 

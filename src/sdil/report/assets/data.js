@@ -32,6 +32,12 @@ const parts = Object.entries(record.scores.parts).map(([name, part]) => ({
   name, values: unpack(part),
 }));
 const walls = record.walls;
+const features = unpack(record.episodes.features);
+const featureNames = about.features ?? [];
+const rewards = unpack(record.episodes.rewards);
+const place = unpack(record.episodes.place);
+// The mean score of each step's segment: what is kept or dropped whole, as by `sdil curate`.
+const segmentMean = new (optimality.constructor)(optimality.length);
 
 const knowsTruth = good !== null && good.some((g, i) => g >= 0 && !isClean[episodeAt(i)]);
 const hasGroups = groups.some((group) => group !== null);
@@ -64,6 +70,7 @@ const demonstrations = ids.map((id, e) => {
     while (i < to && segment[i] === segment[first]) part += optimality[i++];
     sum += part;
     const mean = part / (i - first);
+    segmentMean.fill(mean, first, i);
     if (mean < worst.mean) worst = { mean, start: first - from, stop: i - from };
   }
   return {

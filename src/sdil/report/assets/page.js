@@ -19,4 +19,10 @@ const SECTIONS = [["summary", "Summary"], ["skills", "Skills"], ["studies", "Stu
 document.querySelector(".bar nav").append(...SECTIONS
   .filter(([id]) => !byId(id).hidden)
   .map(([id, name]) => el("a", { href: `#${id}` }, name)));
+// On paper nothing comes into view later: all charts are drawn, as wide as a column of the sheet.
+addEventListener("beforeprint", () => {
+  for (const [node, build] of waiting) drawChart(node, build);
+  waiting.clear();
+  for (const node of drawn.keys()) Plotly.Plots.resize(node);
+});
 document.documentElement.dataset.ready = "yes";

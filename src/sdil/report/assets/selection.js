@@ -5,53 +5,50 @@ const noisyOnes = demonstrations.filter((d) => d.set === "noisy");
 const onChoice = [];
 const onExcluded = [];
 
+const SHORTEST = 2; // steps in a row, as `sdil curate --min-length` has it
+
 // Scores are compared in their own precision, as numpy does: 0.7 keeps a score stored as 0.7.
 const limit = () =>
   (optimality instanceof Float32Array ? Math.fround(choice.threshold) : choice.threshold);
 
-const isKept = (d, t) => d.set === "noisy" && !choice.excluded.has(d.index)
-  && optimality[d.from + t] >= limit();
-
-// Runs of kept steps of one demonstration, as [start, stop).
+// Runs of kept segments of one demonstration, as [start, stop): what `sdil curate` would keep.
 function keptRuns(d) {
   const found = [];
   if (d.set !== "noisy" || choice.excluded.has(d.index)) return found;
   const least = limit();
   for (let t = 0; t < d.length;) {
     const first = t;
-    while (t < d.length && optimality[d.from + t] >= least) t++;
-    if (t > first) found.push([first, t]); else t++;
+    while (t < d.length && segmentMean[d.from + t] >= least) t++;
+    if (t - first >= SHORTEST || (t > first && t - first === d.length)) found.push([first, t]);
+    if (t === first) t++;
   }
   return found;
 }
 
+const isKept = (d, t) => keptRuns(d).some(([start, stop]) => start <= t && t < stop);
+
 // What the choice keeps of the noisy set, and how right that is where the truth is known.
 function tally() {
   const sum = { steps: 0, all: 0, episodes: 0, segments: 0, hits: 0, judged: 0, good: 0, known: 0 };
-  const least = limit();
   for (const d of noisyOnes) {
-    const out = choice.excluded.has(d.index);
-    let before = false;
-    let any = false;
+    const kept = keptRuns(d);
+    sum.all += d.length;
+    sum.segments += kept.length;
+    if (kept.length) sum.episodes++;
+    for (const [start, stop] of kept) sum.steps += stop - start;
+    if (good === null) continue;
     for (let i = d.from; i < d.from + d.length; i++) {
-      const kept = !out && optimality[i] >= least;
-      if (kept) {
-        sum.steps++;
-        any = true;
-        if (!before) sum.segments++;
-      }
-      before = kept;
-      if (good !== null && good[i] >= 0) {
-        sum.known++;
-        sum.good += good[i];
-        if (kept) {
-          sum.judged++;
-          sum.hits += good[i];
-        }
+      if (good[i] < 0) continue;
+      sum.known++;
+      sum.good += good[i];
+    }
+    for (const [start, stop] of kept) {
+      for (let i = d.from + start; i < d.from + stop; i++) {
+        if (good[i] < 0) continue;
+        sum.judged++;
+        sum.hits += good[i];
       }
     }
-    sum.all += d.length;
-    if (any) sum.episodes++;
   }
   return sum;
 }
@@ -112,33 +109,39 @@ function download() {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-const BINS = 50;
-function shares(set) {
-  const counts = new Array(BINS).fill(0);
-  let all = 0;
-  for (const d of demonstrations) {
-    if (d.set !== set) continue;
-    all += d.length;
-    for (let i = d.from; i < d.from + d.length; i++) {
-      const bin = Math.floor(((optimality[i] + 1) / 2) * BINS);
-      counts[Math.min(BINS - 1, Math.max(0, bin))]++;
-    }
+// The share of steps that score under each score: a score cut into ten equal bins has ten equal
+// bars, but how far two such curves lie apart is how far the sets do.
+function shareUnder(scores) {
+  const sorted = Float64Array.from(scores).sort();
+  const x = [-1];
+  const y = [0];
+  const every = Math.max(1, Math.floor(sorted.length / 400));
+  for (let i = 0; i < sorted.length; i++) {
+    if (i % every && i + 1 < sorted.length) continue;
+    x.push(sorted[i]);
+    y.push((i + 1) / sorted.length);
   }
-  return counts.map((count) => count / Math.max(1, all));
+  x.push(1);
+  y.push(1);
+  return { x, y };
 }
 
+const stepsOf = (set) => demonstrations.filter((d) => d.set === set)
+  .flatMap((d) => Array.from(optimality.subarray(d.from, d.from + d.length)));
+
 function histogram() {
-  const x = Array.from({ length: BINS }, (_, b) => -1 + (2 * (b + 0.5)) / BINS);
-  const steps = (set, color) => ({
-    type: "bar", name: `${set} steps`, x, y: shares(set), marker: { color, opacity: 0.65 },
-    hovertemplate: `${set}, score %{x:.2f}: %{y:.1%}<extra></extra>`,
+  const unseen = about.health?.clean_quantiles ?? [];
+  const curve = (name, scores, color) => ({
+    type: "scatter", mode: "lines", name, ...shareUnder(scores), line: { color, width: 2.5, shape: "hv" },
+    hovertemplate: `${name}: %{y:.0%} score under %{x:.2f}<extra></extra>`,
   });
-  const traces = [steps("clean", scheme().clean)];
-  if (noisyOnes.length) traces.push(steps("noisy", scheme().noisy));
+  const traces = [curve(unseen.length ? "held-out clean steps" : "clean steps",
+    unseen.length ? unseen : stepsOf("clean"), scheme().clean)];
+  if (noisyOnes.length) traces.push(curve("noisy steps", stepsOf("noisy"), scheme().noisy));
   return {
-    traces, barmode: "overlay", bargap: 0.06, margin: { l: 44, r: 12, t: 36, b: 30 },
+    traces, margin: { l: 44, r: 12, t: 36, b: 30 },
     xaxis: { range: [-1, 1], automargin: false, dtick: 0.5 },
-    yaxis: { tickformat: ".0%", automargin: false },
+    yaxis: { range: [0, 1.02], tickformat: ".0%", automargin: false },
   };
 }
 
@@ -177,7 +180,7 @@ function precisionRecall() {
         { type: "scatter", mode: "lines", name: "chance", x: [0, 1], y: [base, base],
           line: { color: scheme().muted, width: 1, dash: "dot" }, hoverinfo: "skip" },
         { type: "scatter", mode: "markers", name: "your choice", x: [sum.hits / sum.good],
-          y: [sum.judged ? sum.hits / sum.judged : null], marker: { size: 11, color: scheme().bad },
+          y: [sum.judged ? sum.hits / sum.judged : null], marker: { size: 11, color: scheme().text },
           hovertemplate: "your choice: recall %{x:.2f}, precision %{y:.2f}<extra></extra>" },
       ],
       xaxis: { range: [0, 1.02], title: "recall: share of good steps that are kept" },
@@ -207,7 +210,7 @@ function calibration() {
 function startSelection() {
   const slider = byId("threshold");
   const box = byId("histogram");
-  chart(box, "Histogram of scores, clean and noisy", histogram);
+  chart(box, "Share of clean and of noisy steps under each score", histogram);
   if (knowsTruth) {
     const compared = chartPanel("Precision and recall", "Against the truth, on noisy steps. The dot "
       + "is the threshold above.", "Precision and recall of the scores", precisionRecall());

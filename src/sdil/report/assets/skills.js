@@ -26,11 +26,11 @@ const usedActions = actionNames.map((_, a) => a).filter((a) => actions.includes(
 // Of many actions the commonest have a colour of their own, and the others share the last.
 const actionKinds = (() => {
   const kind = (a) => ({ name: actionNames[a], of: [a] });
-  if (usedActions.length <= OKABE_ITO.length) return usedActions.map(kind);
+  if (usedActions.length <= PALETTE.length) return usedActions.map(kind);
   const times = new Array(actionNames.length).fill(0);
   for (const a of actions) times[a]++;
   const ranked = [...usedActions].sort((a, b) => times[b] - times[a]);
-  const own = OKABE_ITO.length - 1;
+  const own = PALETTE.length - 1;
   return [...ranked.slice(0, own).sort((a, b) => a - b).map(kind),
     { name: "others", of: ranked.slice(own) }];
 })();

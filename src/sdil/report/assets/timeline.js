@@ -8,7 +8,7 @@ const chip = (d) => el("span", { class: `chip ${d.set}` }, d.set);
 // how good a step is, so that its colour is neither that of good nor that of bad.
 const misfits = integrity && Int8Array.from(integrity, (fit) =>
   (Number.isNaN(fit) ? -1 : Math.round(10 * (1 - fit))));
-const misfitColour = (tenths) => mix(scheme().middle, paletteColour(6), tenths / 10);
+const misfitColour = (tenths) => mix(scheme().middle, scheme().misfit, tenths / 10);
 
 // Ribbons under the scores: each a name and runs with a colour and, where there is room, a label.
 function ribbons(d) {
@@ -19,6 +19,10 @@ function ribbons(d) {
       ...run, colour: paletteColour(run.value), label: `${run.value}`,
     })) });
   }
+  rows.unshift({ name: "action", runs: runs(actions, d.from, to).map((run, r) => ({
+    ...run, colour: mix(scheme().middle, scheme().text, r % 2 ? 0.22 : 0.1),
+    label: actionNames[run.value] ?? `${run.value}`,
+  })) });
   if (good !== null && good.subarray(d.from, to).some((g) => g >= 0)) {
     rows.push({ name: "truth", runs: runs(good, d.from, to).filter((run) => run.value >= 0)
       .map((run) => ({ ...run, colour: run.value ? scheme().good : scheme().bad,
@@ -45,7 +49,7 @@ function ribbonShapes(d, rows) {
       y0: r + 0.12, y1: r + 0.88, fillcolor: run.colour,
       line: { width: 1, color: scheme().surface },
     });
-    if (run.label && (run.stop - run.start) / d.length > 0.025 * run.label.length + 0.01) {
+    if (run.label && (run.stop - run.start) / d.length > 0.017 * run.label.length + 0.015) {
       annotations.push({
         xref: "x", yref: "y2", x: (run.start + run.stop - 1) / 2, y: r + 0.5, showarrow: false,
         text: run.label, font: { size: 11, color: inkOn(run.colour) },
@@ -84,7 +88,7 @@ function timelineChart() {
   if (timeline.parts) {
     parts.forEach((part, p) => traces.push({
       ...base, y: cut(part.values), mode: "lines", name: `by ${asText(part.name)}`, hoverinfo: "skip",
-      line: { width: 1, color: paletteColour([3, 2, 1, 5, 7][p % 5]), dash: "solid" }, opacity: 0.85,
+      line: { width: 1, color: signalColour(p), dash: "solid" }, opacity: 0.85,
     }));
   }
   if (quality) {
@@ -109,10 +113,11 @@ function timelineChart() {
       name: "does not fit", marker: { symbol: "square", size: 10, color: misfitColour(10) } });
   }
   const room = rows.length * 0.085;
+  const above = spread || parts.length || quality || misfits ? 44 : 8;
   return {
     traces, shapes, annotations, hovermode: "x",
     showlegend: traces.filter((trace) => trace.name).length > 1,
-    margin: { l: 46, r: 9, t: spread || parts.length || quality || misfits ? 44 : 8, b: 42 },
+    margin: { l: 46, r: 9, t: above, b: 42 },
     xaxis: { range: [-0.5, d.length - 0.5], anchor: rows.length ? "y2" : "y", title: "step",
       zeroline: false, showgrid: false, automargin: false, ...(d.length < 8 ? { dtick: 1 } : {}) },
     yaxis: { automargin: false, range: [-1.05, 1.05], domain: [rows.length ? room + 0.04 : 0, 1], dtick: 0.5 },
@@ -150,6 +155,7 @@ function moveCursor(t) {
   byId("told").replaceChildren(...told(d, timeline.at).flatMap(([name, value]) => [
     el("div", {}, el("dt", {}, name), el("dd", {}, value))]));
   timeline.viewer.at(timeline.at);
+  seenRows.shown.forEach((row) => row.at(timeline.at));
   byId("cursor-line").style.setProperty("--at", (timeline.at + 0.5) / d.length);
 }
 
@@ -165,6 +171,7 @@ function viewerOf(d) {
     });
   }
   if (walls && positions) views.unshift(wayMap(d));
+  else if (place) views.unshift(placeMap(d));
   return { nodes: views.map((view) => view.node), at: (t) => views.forEach((view) => view.at(t)) };
 }
 
@@ -188,6 +195,7 @@ function openDemonstration(d, { focus = false } = {}) {
   byId("leave-out").checked = choice.excluded.has(d.index);
   byId("cursor").max = d.length - 1;
   showViewer();
+  if (rowsToSee.length) showSeen(d);
   moveCursor(timeline.at);
   redraw(byId("timeline-chart"));
   if (focus) {
@@ -219,12 +227,21 @@ function startTimeline(first) {
     el("div", { class: "plot" }, box, el("i", { class: "mark", id: "cursor-line" })),
     el("input", { type: "range", id: "cursor", min: 0, value: 0, "aria-label": "Step",
       oninput(event) { moveCursor(Number(event.target.value)); } }),
+    ...[seenPanel()].filter(Boolean),
     el("div", { class: "under" }, el("div", { id: "viewer" }), el("dl", { class: "told", id: "told" })),
   );
   openDemonstration(first);
   chart(box, "Score of each step, with skills as a ribbon", timelineChart);
   box.addEventListener("drawn", () => {
     const follow = (event) => moveCursor(Math.round(event.points[0].x));
+    // the cursor is as high as the plot: a legend of several lines pushes that down
+    const fit = () => {
+      const { t, b } = box._fullLayout._size;
+      byId("cursor-line").style.top = `${t}px`;
+      byId("cursor-line").style.bottom = `${b}px`;
+    };
+    box.on("plotly_afterplot", fit);
+    fit();
     box.on("plotly_hover", follow);
     box.on("plotly_click", follow);
   });

@@ -15,6 +15,20 @@ LEVELS = 5
 PREVIOUS = ("previous_fluid_level", "previous_vasopressor_level")
 
 
+def action_names() -> list[str]:
+    """Of the 25 actions: 0 is nothing, 1 to 4 the quarters of what is given."""
+    return [
+        f"fluids {fluid}, vasopressors {vasopressor}"
+        for fluid in range(LEVELS)
+        for vasopressor in range(LEVELS)
+    ]
+
+
+def observation_names() -> list[str]:
+    """Of the entries of an observation, in their order."""
+    return [*(feature.name for feature in features()), *PREVIOUS]
+
+
 @dataclass(frozen=True)
 class Preparation:
     """Numbers fitted on the training part, in the order of the features."""
