@@ -153,8 +153,10 @@ def judge(monkeypatch):
     fake = SimpleNamespace(
         score=score, name="fake", unknown={}, good_share=None, cross_judged=None, spaces=None
     )
-    for module in ("score", "curate", "export"):
-        monkeypatch.setattr(f"sdil.cli.{module}.load_judging", lambda _: fake)
+    for module in ("sdil.algorithms", "sdil.cli.export"):
+        monkeypatch.setattr(f"{module}.load_judging", lambda _: fake)
+    healthy = SimpleNamespace(sentences=("healthy",), bears_a_threshold=True, as_json=dict)
+    monkeypatch.setattr("sdil.cli.health.health_for", lambda *_, **__: healthy)
     return fake
 
 

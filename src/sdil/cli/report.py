@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
-from sdil.cli.helped import helped_of
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.explanation.record import Explanation
@@ -98,6 +97,7 @@ def report(
     from sdil.algorithms import load_judging, load_policy  # PyTorch: --help need not wait for it
     from sdil.arguments import read_run
     from sdil.cli.health import health_for
+    from sdil.cli.helped import helped_of
     from sdil.explanation.explain import explain
     from sdil.explanation.seen import names_of
     from sdil.policy import Policy
