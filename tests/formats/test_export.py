@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
+from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
@@ -318,3 +321,17 @@ def test_a_source_that_changed_since_is_not_written_over(robomimic, tmp_path):
     to = ["--to", f"same:{tmp_path / 'new.hdf5'}"]
     assert run("export", tmp_path / "scores.csv", "--data", tmp_path / "demos", *to) == 2
     assert not (tmp_path / "new.hdf5").exists()
+
+
+def test_the_lines_of_readme_that_write_back(robomimic, judge, tmp_path, monkeypatch, capsys):
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    lines = [line for line in re.findall(r"`(sdil [^`]*--to [^`]*)`", readme) if "lift" in line]
+    assert len(lines) == 2
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        data = ["--data", f"{robomimic}?clean=better"]
+        more = ["--no-check"] if " curate " in line else []
+        assert main([*shlex.split(line)[1:], *data, *more]) == 0
+    with h5py.File("lift-scored.hdf5") as scored, h5py.File("lift-curated.hdf5") as curated:
+        assert "sdil_keep" in scored["mask"]
+        assert len(curated["data"]) > len(scored["data"])

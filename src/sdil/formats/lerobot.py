@@ -160,6 +160,10 @@ class LeRobot:
             stop = float(end) if isinstance(end, int | float) and end > start else stop
         return Clip(self.layout.video_file(row, camera), start, stop, fps)
 
+    def frozen_share(self, index: int, camera: str) -> float:
+        """The share of a few pictures of an episode that look like the one before."""
+        return self.clip(index, camera).frozen_share(self.times(index))
+
     def rows_of(self, index: int, names: Sequence[str] | None, *, missing_ok: bool = False) -> Any:
         """The rows of one episode as a pyarrow table; all columns where no names are given."""
         row = self.layout.rows[index]

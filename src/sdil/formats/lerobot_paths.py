@@ -59,8 +59,8 @@ class Files:
     root: Path
     numbers: Mapping[str, Any]
     """`meta/info.json`: what it counts may be used in templates."""
-    _listed: dict[str, list[Path]] = field(default_factory=dict, repr=False)
-    """The files below a folder, listed once: many may be looked for."""
+    _listed: dict[str, dict[str, list[Path]]] = field(default_factory=dict, repr=False)
+    """The files below a folder by their names, listed once: many may be looked for."""
 
     def find(self, template: Any, wanted: Wanted) -> Path:
         """The file; by its template, or by LeRobot's own names where that leads nowhere."""
@@ -134,17 +134,25 @@ class Files:
             f"chunk-{chunk:03d}/file_{file:03d}{ending}",
         }
         for folder in ("videos", "video") if wanted.camera else ("data",):
-            if folder not in self._listed:
-                self._listed[folder] = sorted((self.root / folder).rglob(f"*{ending}"))
-            files = self._listed[folder]
-            if not wanted.camera and len(files) == 1:
-                return files[0]  # all episodes in one table
-            found = [
+            files = self._files_of(folder, ending)
+            if not wanted.camera and len(files[""]) == 1:
+                return files[""][0]  # all episodes in one table
+            found = {
                 path
-                for path in files
-                if (path.name in names or f"{path.parent.name}/{path.name}" in names)
-                and (not wanted.camera or wanted.camera in path.relative_to(self.root).parts)
-            ]
+                for name in names
+                for path in files.get(name, ())
+                if not wanted.camera or wanted.camera in path.relative_to(self.root).parts
+            }
             if len(found) == 1:
-                return found[0]
+                return found.pop()
         return None
+
+    def _files_of(self, folder: str, ending: str) -> dict[str, list[Path]]:
+        """Files by their names, also with that of their folder before it; all under ""."""
+        if folder not in self._listed:
+            listed: dict[str, list[Path]] = {"": []}
+            for path in sorted((self.root / folder).rglob(f"*{ending}")):
+                for name in ("", path.name, f"{path.parent.name}/{path.name}"):
+                    listed.setdefault(name, []).append(path)
+            self._listed[folder] = listed
+        return self._listed[folder]

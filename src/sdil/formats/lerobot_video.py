@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.formats.lerobot_layout import told_of
 from sdil.spaces import Array
+
+_GLIMPSES = 12  # pictures of an episode that are looked at to see whether a camera is frozen
+_BLOCK, _ALIKE = 8, 1.5  # alike: no block of so many pixels a side changes by so many of 255 levels
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,13 @@ class Clip:
         """The pictures (H, W, 3) uint8 at these seconds into the episode, which must rise."""
         for frame in self.raw_frames(times):
             yield frame.to_ndarray(format="rgb24")
+
+    def frozen_share(self, times: Array) -> float:
+        """The share of some of these pictures, evenly spaced, that look like the one before."""
+        some = np.unique(np.linspace(0, len(times) - 1, min(_GLIMPSES, len(times))).astype(int))
+        seen = [_blocks(next(self.frames(times[[at]]))) for at in some]  # each by a seek of its own
+        same = [np.abs(now - before).max() < _ALIKE for before, now in pairwise(seen)]
+        return float(np.mean(same)) if same else 0.0
 
     def raw_frames(self, times: Array) -> Iterator[Any]:
         """The same, as PyAV decodes them; in the file's own pixel format."""
@@ -59,6 +70,14 @@ class Clip:
                         f"{_seconds(best, stream):.3f} s); it does not match the recorded steps"
                     )
                 yield best
+
+
+def _blocks(picture: Array) -> Array:
+    """Means of blocks of a picture: what compression does to single pixels is not seen."""
+    height, width = (side // _BLOCK * _BLOCK for side in picture.shape[:2])
+    cut = picture[:height, :width].astype(np.float32)
+    shape = (height // _BLOCK, _BLOCK, width // _BLOCK, _BLOCK, -1)
+    return np.asarray(cut.reshape(shape).mean((1, 3)))
 
 
 def _seconds(frame: Any, stream: Any) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.lerobot import LeRobot
 from sdil.formats.reading import Reading
 from sdil.spaces import Array
 from sdil.trajectories import Trajectory
@@ -214,25 +215,27 @@ def _centred(values: Array) -> Array:
 
 def _of_cameras(reading: Reading, positions: list[int]) -> list[str]:
     """Cameras whose pictures repeat; only where looking costs little."""
-    odd = []
-    for feature in reading.source.features:
+    odd, source = [], reading.source
+    for feature in source.features:
         size = int(np.prod(feature.shape, dtype=np.int64))
-        if feature.role != "image" or reading.source.format == "lerobot":  # video is not cheap
-            continue
-        for position in positions[:_CAMERA_EPISODES]:
-            episode = reading.source.episodes[position]
-            if episode.steps < 3 or episode.steps * size > _LARGEST_PICTURES:
+        films = source if isinstance(source, LeRobot) and feature.dtype == "video" else None
+        for position in positions[:_CAMERA_EPISODES] if feature.role == "image" else ():
+            episode = source.episodes[position]
+            if episode.steps < 3 or (episode.steps * size > _LARGEST_PICTURES and films is None):
                 continue
             try:
-                pictures = reading.source.read(position, [feature.name]).values[feature.name]
+                if films is not None:  # a few pictures tell
+                    same = films.frozen_share(position, feature.name)
+                else:
+                    pictures = source.read(position, [feature.name]).values[feature.name]
+                    flat = pictures.reshape(len(pictures), -1)
+                    same = float((flat[1:] == flat[:-1]).all(1).mean())
             except InputError as error:
                 odd.append(str(error))
                 continue
-            flat = pictures.reshape(len(pictures), -1)
-            same = (flat[1:] == flat[:-1]).all(1)
-            if same.mean() > _FROZEN:
+            if same > _FROZEN:
                 odd.append(
-                    f"episode {episode.id!r}: {feature.name} is frozen: {same.mean():.0%} of its "
+                    f"episode {episode.id!r}: {feature.name} is frozen: {same:.0%} of its "
                     "pictures equal the one before"
                 )
     return _shorten(odd)
