@@ -16,7 +16,11 @@ from sdil.studies.written import read_written
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 STUDIES = sorted(BENCHMARKS.glob("*.toml"))
 SMALLEST = {
-    "training_speed": ("--no-peers --transitions 6000 --epochs 1 --rounds 1", 3),
+    "training_speed": ("--no-peers --transitions 6000 --epochs 1 --rounds 1", 6),
+    "mixture_floor": (
+        "--seeds 200 --clean 5 --noisy 4 --tremors 0.1 --floors 0.1 --episodes 2 --workers 1",
+        1,
+    ),
     "rollout_speed": ("--clean 5 --episodes 5 --n-envs 2 --look-backs 1 --rounds 1", 1),
     "load_check": ("--episodes 6 --rounds 1", 3),
     "training_memory": ("--episodes 50 --features 5 --look-backs 1", 1),

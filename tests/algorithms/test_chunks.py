@@ -70,10 +70,9 @@ def test_it_does_what_it_planned_and_looks_again(policy, tmp_path):
     again = sdil.load_policy(tmp_path)
     assert again.act_on == 3
     assert int(again.predict(eye[1], again.predict(eye[1])[1])[0]) == 2
+    other = BC(max_updates=20, min_updates=20, chunk=2, act_on=2).fit(counting(2), seed=0)
     with pytest.raises(InputError, match="`state` must be what predict returned"):
-        BC(**FEW, chunk=2, act_on=2).fit(counting(2), seed=0).predict(
-            eye[0], policy.predict(eye[0])[1]
-        )
+        other.predict(eye[0], policy.predict(eye[0])[1])
 
 
 def test_measures_are_of_the_first_action(policy):
@@ -114,10 +113,7 @@ def test_real_numbers_ahead():
         "scored-bc",
         "oracle",
         "weighted-bc",
-        *(
-            pytest.param(n, marks=pytest.mark.slow)
-            for n in ("cail", "ileed", "demodice", "isw-bc", "dwbc")
-        ),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("cail", "isw-bc", "dwbc")),
     ],
 )
 def test_those_that_weigh_can_too(name):

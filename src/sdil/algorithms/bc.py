@@ -15,6 +15,7 @@ from sdil.acting import suit
 from sdil.algorithms.learner import check, check_chunk
 from sdil.algorithms.trust import trust_all
 from sdil.demonstrations import Demonstrations, hold_out
+from sdil.heads import FLOOR
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.training import (
@@ -55,6 +56,9 @@ class BC:
     head: Literal["mixture", "regression"] = "mixture"
     """Of real-valued actions: mixture, five Gaussians; regression, least squares."""
 
+    floor: Positive = FLOOR
+    """The least standard deviation of a Gaussian, in standard deviations of the data; for acting
+    and for likelihoods alike."""
     chunk: Count = 1
     """Actions that are predicted at once: that of now and those that follow in the episode."""
     act_on: Count = 1
@@ -94,6 +98,7 @@ class BC:
             self.hidden,
             self.layers,
             regression,
+            floor=self.floor,
             chunk=self.chunk,
             act_on=self.act_on,
         )

@@ -53,15 +53,21 @@ _COMPOSITE = (
 )
 
 
-def make_head(space: gym.Space[Any], *, regression: bool = False, modes: int = MODES) -> ActionHead:
+def make_head(
+    space: gym.Space[Any],
+    *,
+    regression: bool = False,
+    modes: int = MODES,
+    floor: float = FLOOR,
+) -> ActionHead:
     """The head for a space of actions; with `regression` real ones are told by least squares,
-    otherwise by so many Gaussians."""
+    otherwise by so many Gaussians, none narrower than `floor` standard deviations."""
     if isinstance(space, gym.spaces.Discrete):
         return Categorical(int(space.n))
     if isinstance(space, gym.spaces.Box):
-        return Regression(space) if regression else Mixture(space, modes)
+        return Regression(space, floor) if regression else Mixture(space, modes, floor)
     if isinstance(space, _COMPOSITE):
-        return Composite(space, modes, regression=regression)
+        return Composite(space, modes, regression=regression, floor=floor)
     raise InputError(
         "actions are Discrete, Box, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, "
         f"not {space}"

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from sdil.heads.counted import Categorical
 from sdil.heads.head import ActionHead, by_luck, take
 from sdil.heads.mixture import MODES, Mixture
-from sdil.heads.real import Real
+from sdil.heads.real import FLOOR, Real
 from sdil.heads.regression import Regression
 from sdil.nested import Leaf, has_parts, leaves_of, limits_of, row_space
 
@@ -88,10 +88,14 @@ class _Choice(nn.Module):
 class _Numbers(nn.Module):
     """A `Box`, in as many columns as it has entries, by one Gaussian."""
 
-    def __init__(self, space: gym.spaces.Box, column: int, *, regression: bool) -> None:
+    def __init__(
+        self, space: gym.spaces.Box, column: int, *, regression: bool, floor: float
+    ) -> None:
         super().__init__()
         flat = gym.spaces.Box(space.low.ravel(), space.high.ravel(), dtype=space.dtype.type)
-        self.head: Real = Regression(flat) if regression else Mixture(flat, modes=1)
+        self.head: Real = (
+            Regression(flat, floor) if regression else Mixture(flat, modes=1, floor=floor)
+        )
         self.size = self.head.size
         self.width = self.encoded = self.head.encoded
         self.luck = self.head.noise((), None).shape[-1]
@@ -149,7 +153,12 @@ class Composite(ActionHead):
     """The temperature that was found after training. ()"""
 
     def __init__(
-        self, space: gym.Space[Any], modes: int = MODES, *, regression: bool = False
+        self,
+        space: gym.Space[Any],
+        modes: int = MODES,
+        *,
+        regression: bool = False,
+        floor: float = FLOOR,
     ) -> None:
         super().__init__()
         self.shape = space.shape if not has_parts(space) else row_space(space).shape
@@ -157,7 +166,7 @@ class Composite(ActionHead):
         number = row_space(space).dtype if has_parts(space) else space.dtype
         self._number = torch.from_numpy(np.zeros(0, number)).dtype
         self.parts = nn.ModuleList(
-            part for leaf in leaves_of(space) for part in _parts_of(leaf, regression)
+            part for leaf in leaves_of(space) for part in _parts_of(leaf, regression, floor)
         )
         self._one = 1 + sum(part.size for part in self._each())
         self.size = (1 if regression else modes) * self._one
@@ -303,9 +312,9 @@ class Composite(ActionHead):
         )
 
 
-def _parts_of(leaf: Leaf, regression: bool) -> Iterator[_Choice | _Numbers]:
+def _parts_of(leaf: Leaf, regression: bool, floor: float) -> Iterator[_Choice | _Numbers]:
     if isinstance(leaf.space, gym.spaces.Box):
-        yield _Numbers(leaf.space, leaf.first, regression=regression)
+        yield _Numbers(leaf.space, leaf.first, regression=regression, floor=floor)
         return
     low, high = (np.ravel(limit) for limit in limits_of(leaf.space))
     for at, (lowest, highest) in enumerate(zip(low, high, strict=True)):

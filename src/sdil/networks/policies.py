@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sdil.heads import MODES, Distribution, Reduction, make_head
+from sdil.heads import FLOOR, MODES, Distribution, Reduction, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import WindowFeatures, mlp
 from sdil.policy import Policy
@@ -30,6 +30,8 @@ class Architecture:
     """Whether real-valued actions are told by least squares, not by a mixture of Gaussians."""
     modes: int = MODES
     """Gaussians, or ways of acting, side by side."""
+    floor: float = FLOOR
+    """The least standard deviation of a Gaussian, in standard deviations of the data."""
     chunk: int = 1
     """Actions that are predicted at once: that of now and those that follow."""
     act_on: int = 1
@@ -43,7 +45,10 @@ class PlainNetwork(nn.Module):
         super().__init__()
         (observation_size,) = element_shape(spaces.observation)
         self.head = make_head(
-            spaces.action, regression=architecture.regression, modes=architecture.modes
+            spaces.action,
+            regression=architecture.regression,
+            modes=architecture.modes,
+            floor=architecture.floor,
         )
         self.chunk = architecture.chunk
         self.features = WindowFeatures(observation_size, self.head, architecture.look_back)
