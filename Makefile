@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow check docs bench install
+.PHONY: demo test test-slow fuzz mutants check docs bench install
 
 demo: .venv/demo    ## collect, train, evaluate and report on FourRooms, end to end
 	$(BIN)/sdil demo --out demo --overwrite
@@ -12,6 +12,12 @@ test: install       ## the tests, in a few minutes; those marked slow are left t
 
 test-slow: install  ## the tests that take long: whole runs, workers, Ray, benchmarks
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
+
+fuzz: install       ## ten thousand made-up inputs: a right answer or one clear sentence
+	SDIL_FUZZ=10000 $(BIN)/python -m pytest -n auto --dist loadgroup tests/fuzz
+
+mutants: install    ## 150 small mistakes in the core: how many do the tests notice?
+	$(BIN)/python tools/mutants.py
 
 check: install      ## lint, format and types
 	$(BIN)/ruff check .

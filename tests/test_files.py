@@ -241,3 +241,23 @@ def test_arrays_are_whole_after_a_full_disk(small_disk, demos):
     again = sdil.load_demonstrations(out)
     np.testing.assert_array_equal(again.clean[0].actions, few.clean[0].actions)
     assert [p.name for p in small_disk.iterdir() if p.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError, InputError])
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_no_temporary_name_is_left_by_a_failure(tmp_path, kind, error):
+    place = tmp_path / "x"
+
+    def write():
+        if kind == "file":
+            with new_file(place) as temporary:
+                assert temporary.parent == tmp_path
+                temporary.write_text("half")
+                raise error("on the way")
+        with new_folder(place, overwrite=False, marker="m") as temporary:
+            (temporary / "half").write_text("half")
+            raise error("on the way")
+
+    with pytest.raises((error, InputError)):
+        write()
+    assert list(tmp_path.iterdir()) == []

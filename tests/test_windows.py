@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sdil import Demonstrations, Trajectory
 from sdil.policy import Policy
-from sdil.windows import Windows
+from sdil.spaces import find_fault
+from sdil.windows import STEPS_AT_ONCE, STEPS_IN_CACHE, Windows, steps_at_once
 
 
 def plain(trajectory: Trajectory, t: int, look_back: int):
@@ -131,3 +132,32 @@ def test_acting_sees_the_windows_that_training_would_cut(demos, look_back):
                 )
             at += 1
     assert at == len(windows) > 80
+
+
+def test_steps_beyond_65_536_are_numbered_right():
+    """Numbers of steps and rows need more than 16 bits."""
+    n = 70_000
+    observations = np.arange(2 * (n + 1), dtype=np.float64).reshape(-1, 1)
+    episodes = [
+        Trajectory(observations[: n + 1], np.arange(n) % 3),
+        Trajectory(observations[n + 1 :], np.arange(n) % 3),
+    ]
+    made = Demonstrations(episodes)
+    windows = Windows(made.clean, 2)
+    assert len(windows) == 2 * n
+    late = torch.tensor([65_535, 65_536, 65_537, 2 * n - 1])
+    window = windows.at(late)
+    assert window.state[:, 0].tolist() == [65_535, 65_536, 65_537, 2 * n]
+    assert window.past_states[:, 1, 0].tolist() == [65_534, 65_535, 65_536, 2 * n - 1]
+    assert windows.actions_at(late).tolist() == [0, 1, 2, (n - 1) % 3]
+    assert torch.cat(windows.parts()).tolist() == list(range(2 * n))
+    assert find_fault(observations, made.spaces.observation) is None
+    observations = observations.copy()
+    observations[66_000] = np.nan
+    (row, _), _ = find_fault(observations, made.spaces.observation)
+    assert row == 66_000
+
+
+def test_all_numbers_of_a_precision_go_together():
+    assert steps_at_once(torch.float32) == STEPS_AT_ONCE
+    assert steps_at_once(torch.float64) == STEPS_IN_CACHE

@@ -21,7 +21,7 @@ from sdil.trajectories import Trajectories
 STEPS_AT_ONCE = 16_384
 """How many steps are looked at together where a whole set is gone through."""
 STEPS_IN_CACHE = 1_024
-"""And where networks do the looking: what they compute on the way stays near the processor."""
+"""And where networks score: what they compute on the way stays near the processor."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,12 @@ class DistinctStates:
         """The numbers of other states, -1 for unknown ones. (B,)"""
         rows = np.ascontiguousarray(states + 0)
         return np.array([self._numbers.get(row.tobytes(), -1) for row in rows], np.int64)
+
+
+def steps_at_once(number: torch.dtype) -> int:
+    """How many steps networks of this precision look at together. Those that learn keep to what
+    they ever did: at the ends of blocks sums may round differently, and equal runs stay equal."""
+    return STEPS_IN_CACHE if number == torch.float64 else STEPS_AT_ONCE
 
 
 def as_tensor(array: Array) -> Tensor:

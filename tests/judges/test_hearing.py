@@ -9,8 +9,13 @@ import pytest
 from scipy.stats import binom
 
 from sdil.judges.hearing import (
+    AGREES,
+    APART,
     EPISODE_LEVEL,
+    MANY,
     NOTHING,
+    RATHER,
+    Ground,
     agreement_with_others,
     chance_of_gain,
     of_groups,
@@ -198,3 +203,13 @@ def test_agreement_is_with_the_others_not_with_oneself():
     assert agreement_with_others("c", told) == pytest.approx(-1.0)
     assert agreement_with_others("a", {"a": told["a"], "z": np.ones(20)}) == 0.0
     assert agreement_with_others("a", {"a": np.full(20, np.nan), "b": told["b"]}) == 0.0
+
+
+def test_the_rule_of_hearing_is_what_it_is():
+    """Heard under the level and not at it; few groups, a higher level, but not without an aim."""
+    assert [step_level("likelihood", n) for n in (2, 7, 8, 30)] == [0.25, 0.25, 0.10, 0.10]
+    assert [step_level("efficiency", n) for n in (2, 8)] == [0.10, 0.10]
+    assert Ground(1.0, 0.0999, 9).heard(0.10)
+    assert not Ground(1.0, 0.10, 9).heard(0.10)
+    assert not Ground(1.0, 0.2, 9).heard(0.10)
+    assert (EPISODE_LEVEL, RATHER, MANY, APART, AGREES) == (0.05, 0.5, 8, 0.6, 0.25)

@@ -12,7 +12,7 @@ from torch import Tensor
 from sdil.judges.distance import NEAR, NEAR_STEPS
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
-from sdil.windows import STEPS_IN_CACHE, Windows
+from sdil.windows import Windows, steps_at_once
 
 _LATER = (4, 8, 16)  # steps
 
@@ -31,7 +31,7 @@ def efficiency(
     def seen(rows: Tensor) -> Tensor:
         return standardise(windows.observations[rows]).to(number)
 
-    for part in known.split(STEPS_IN_CACHE):
+    for part in known.split(steps_at_once(standardise.mean.dtype)):
         rows = windows.rows[index[part]]
         total = torch.zeros(len(part), dtype=torch.float64)
         here, there = seen(rows), seen(rows + 1)

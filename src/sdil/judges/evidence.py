@@ -34,7 +34,7 @@ from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array
 from sdil.training import below
-from sdil.windows import STEPS_IN_CACHE, Windows
+from sdil.windows import Windows, steps_at_once
 
 OUTCOMES = ("progress", "efficiency")
 """Signals that look at what came of a step, and for the step answer at what is to be expected."""
@@ -124,7 +124,7 @@ class Evidence(nn.Module):
     def table(self, name: str, windows: Windows, index: Tensor) -> Tensor:
         """What a step signal says of every counted action at these steps; NaN: nothing. (B, A)"""
         parts = []
-        for some in index.split(STEPS_IN_CACHE):
+        for some in index.split(steps_at_once(self.standardise.mean.dtype)):
             observed = windows.at(some).state
             states = self.standardise(observed)
             if name == "likelihood":
@@ -146,9 +146,8 @@ class Evidence(nn.Module):
         if counts_actions(self.head):
             return self.table(name, windows, index).gather(1, actions.long())
         parts = []
-        for some, taken in zip(
-            index.split(STEPS_IN_CACHE), actions.split(STEPS_IN_CACHE), strict=True
-        ):
+        at_once = steps_at_once(self.standardise.mean.dtype)
+        for some, taken in zip(index.split(at_once), actions.split(at_once), strict=True):
             states = self.standardise(windows.at(some).state)
             if name == "likelihood":
                 said = self.clones.of(states, taken, self.head)

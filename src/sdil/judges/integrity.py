@@ -15,7 +15,7 @@ from sdil.judges.material import EPOCH, Pools
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.training import Stages
-from sdil.windows import STEPS_IN_CACHE, Windows
+from sdil.windows import Windows, steps_at_once
 
 
 class Integrity(nn.Module):
@@ -32,7 +32,7 @@ class Integrity(nn.Module):
         less likely would do; NaN where s' is unknown. (B,)"""
         sound = torch.full((len(index),), torch.nan, dtype=torch.float64)
         known = torch.where(windows.has_next[index])[0]
-        for part in known.split(STEPS_IN_CACHE):
+        for part in known.split(steps_at_once(standardise.mean.dtype)):
             outputs = self.networks(_change(windows, index[part], standardise))
             actions = windows.actions_at(index[part])
             if counts_actions(head):

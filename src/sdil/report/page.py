@@ -22,6 +22,7 @@ from sdil.evaluation.calibration import calibration_of_scores
 from sdil.explanation.record import Explanation
 from sdil.report.arrows import cell_arrows
 from sdil.report.curves import point_label, spacing
+from sdil.report.sampling import sample
 from sdil.report.verdict import verdict
 from sdil.spaces import Array
 
@@ -70,9 +71,10 @@ def render(explanation: Explanation) -> str:
 
 def _data(explanation: Explanation) -> dict[str, Any]:
     """Everything the scripts draw, as JSON with packed arrays."""
-    episodes, scores, skills = explanation.episodes, explanation.scores, explanation.skills
+    shown = sample(explanation)
+    episodes, scores, skills = shown.episodes, shown.scores, explanation.skills
     return {
-        "about": explanation.about,
+        "about": shown.about,
         "verdict": verdict(explanation.about),
         "actions": explanation.action_names,
         "episodes": {
@@ -122,7 +124,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
                 "steps": _pack(e.steps),
                 "prototypes": e.prototypes,
             }
-            for e in explanation.embeddings
+            for e in shown.embeddings
         ],
         "fixed": [
             {
@@ -133,7 +135,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             }
             for f in explanation.fixed_skills
         ],
-        "frames": explanation.frames,
+        "frames": shown.frames,
         "stability": explanation.stability,
         "studies": {name: _placed(curve) for name, curve in explanation.studies.items()},
     }

@@ -1,0 +1,54 @@
+"""Pages of many steps show some of them and say so; text of data cannot leave its element."""
+
+from __future__ import annotations
+
+import numpy as np
+from synthetic import explanation
+
+from sdil.report.page import render
+from sdil.report.sampling import sample
+
+
+def test_too_many_steps_are_sampled_and_that_is_said():
+    whole = explanation(clean=30, noisy=60)
+    n = int(whole.episodes.offsets[-1])
+    assert sample(whole, n) is whole
+    some = sample(whole, n // 3)
+    assert some.episodes.offsets[-1] <= n // 3
+    (told,) = [w for w in some.about["warnings"] if "this page shows" in w]
+    assert f"of {n:,} steps" in told
+    assert f"{len(some.episodes.ids)} of 90 demonstrations" in told
+    # every step that is left is the one that it was
+    first, length = whole.episodes.offsets[:-1], np.diff(whole.episodes.offsets)
+    known = {
+        (bool(c), i): e
+        for e, (c, i) in enumerate(zip(whole.episodes.is_clean, whole.episodes.ids, strict=True))
+    }
+    for e, key in enumerate(zip(some.episodes.is_clean, some.episodes.ids, strict=True)):
+        was = known[bool(key[0]), key[1]]
+        now = slice(some.episodes.offsets[e], some.episodes.offsets[e + 1])
+        then = slice(first[was], first[was] + length[was])
+        for a, b in (
+            (some.scores.optimality[now], whole.scores.optimality[then]),
+            (some.episodes.actions[now], whole.episodes.actions[then]),
+            (some.scores.parts["skill"][now], whole.scores.parts["skill"][then]),
+        ):
+            np.testing.assert_array_equal(a, b)
+    means = np.add.reduceat(whole.scores.optimality, first) / length
+    worst = int(np.flatnonzero(~whole.episodes.is_clean)[means[~whole.episodes.is_clean].argmin()])
+    assert whole.episodes.ids[worst] in np.array(some.episodes.ids)[~some.episodes.is_clean]
+    for one, of_all in zip(some.embeddings, whole.embeddings, strict=True):
+        assert 0 < len(one.steps) == len(one.points) < len(of_all.steps)
+        assert one.steps.max() < some.episodes.offsets[-1]
+    assert set(some.frames) <= set(whole.frames)
+    tiny = sample(whole, 1)
+    assert sorted(tiny.episodes.is_clean.tolist()) == [False, True]  # one of either set
+    assert "this page shows" in render(some)
+
+
+def test_no_text_of_the_data_can_end_its_element():
+    """`<`, `>` and `&` of names are escaped in the JSON that the page carries."""
+    whole = explanation(clean=2, noisy=2, rich=False, names={0: "</script><b>&"})
+    page = render(whole)
+    assert "</script><b>" not in page
+    assert r"\u003c/script\u003e\u003cb\u003e\u0026" in page

@@ -1,0 +1,240 @@
+"""Do the tests notice when the core is wrong? Changes it in small ways and runs the tests of each.
+
+    python tools/mutants.py                    # 150 mutants, two at a time
+    python tools/mutants.py --count 40 --only windows segmentation
+
+A mutant is one change of one place in one module: a comparison, a sign, a constant, `and` for `or`,
+a condition that is always true or always false, a returned value that is lost. They are drawn with
+a fixed seed, evenly over the modules. A mutant is killed where a test of its module fails or does
+not end; those that live are listed. Each runs in a copy of the source: the working tree is never
+touched.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json as json_text
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tyro
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = {
+    "windows": ("tests/test_windows.py",),
+    "segmentation": ("tests/test_segmentation.py",),
+    "trajectories": ("tests/test_demonstrations.py", "tests/test_windows.py"),
+    "spaces": ("tests/test_demonstrations.py", "tests/formats/test_folder.py"),
+    "files": ("tests/test_files.py",),
+    "scores": (
+        "tests/test_segmentation.py",
+        "tests/formats/test_scores.py",
+        "tests/test_curation.py",
+    ),
+    "judges/hearing": ("tests/judges/test_hearing.py",),
+    "judges/joining": ("tests/judges/test_joining.py",),
+    "evaluation/statistics": ("tests/evaluation/test_metrics.py", "tests/evaluation/test_exact.py"),
+}
+"""Modules and the tests that answer for them."""
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.Div: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+_NO_BEHAVIOUR = (ast.Import, ast.ImportFrom, ast.JoinedStr, ast.Raise, ast.Assert)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change."""
+
+    module: str
+    line: int
+    what: str
+    source: str
+
+
+def main(
+    count: int = 150,
+    seed: int = 0,
+    workers: int = 2,
+    seconds: float = 300.0,
+    only: tuple[str, ...] = (),
+    json: Path | None = None,
+) -> None:
+    """Draw mutants, run the tests of each, and say how many were noticed.
+
+    Args:
+        count: How many, spread evenly over the modules.
+        seed: Which ones.
+        workers: At a time.
+        seconds: After which tests that do not end count as failing.
+        only: Modules; all where none is named.
+        json: Save what was found to this file.
+    """
+    chosen = {name: tests for name, tests in CORE.items() if not only or name in only}
+    mutants = draw(tuple(chosen), count, seed)
+    with ThreadPoolExecutor(workers) as pool:
+        killed = list(pool.map(lambda m: is_killed(m, CORE[m.module], seconds), mutants))
+    for name in chosen:
+        mine = [dead for m, dead in zip(mutants, killed, strict=True) if m.module == name]
+        print(f"{name:<24} {sum(mine)} of {len(mine)} killed")
+    for mutant, dead in zip(mutants, killed, strict=True):
+        if not dead:
+            print(f"alive: {mutant.module}.py:{mutant.line}: {mutant.what}")
+    print(f"killed {sum(killed)} of {len(killed)}: {sum(killed) / max(len(killed), 1):.0%}")
+    if json is not None:
+        rows = [
+            {k: v for k, v in asdict(m).items() if k != "source"} | {"killed": dead}
+            for m, dead in zip(mutants, killed, strict=True)
+        ]
+        json.write_text(json_text.dumps(rows, indent=2) + "\n")
+
+
+def draw(modules: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
+    """As many of each module, as far as it has so many; without two that are the same text."""
+    rng = random.Random(seed)
+    found: list[Mutant] = []
+    for i, module in enumerate(modules):
+        every = mutants_of(module, (ROOT / "src" / "sdil" / f"{module}.py").read_text("utf-8"))
+        share = count // len(modules) + (i < count % len(modules))
+        found += rng.sample(every, min(share, len(every)))
+    return found
+
+
+def mutants_of(module: str, source: str) -> list[Mutant]:
+    """Every mutant of a module; docstrings, annotations and words of errors are left alone."""
+    tree = ast.parse(source)
+    skipped = _skipped(tree)
+    places = [n for n in ast.walk(tree) if id(n) not in skipped]
+    numbered = {id(node): i for i, node in enumerate(ast.walk(tree))}
+    found: dict[str, Mutant] = {}
+    for node in places:
+        for way in range(3):
+            changed = copy.deepcopy(tree)
+            same = list(ast.walk(changed))[numbered[id(node)]]
+            what = _change(same, way)
+            if what is not None:
+                text = ast.unparse(changed)
+                line = getattr(node, "lineno", 0)
+                found.setdefault(text, Mutant(module, line, what, text))
+    found.pop(ast.unparse(tree), None)
+    return list(found.values())
+
+
+def _skipped(tree: ast.AST) -> set[int]:
+    """What is no behaviour: docstrings, annotations, imports, texts of errors, `__repr__`."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        away: list[ast.AST] = []
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, _NO_BEHAVIOUR):
+            away = [node]
+        elif isinstance(node, ast.FunctionDef):
+            away = [*node.decorator_list, *([node.returns] if node.returns else [])]
+            away += [a.annotation for a in node.args.args + node.args.kwonlyargs if a.annotation]
+            if node.name == "__repr__":
+                away = [node]
+        elif isinstance(node, ast.AnnAssign):
+            away = [node.annotation]
+        for root in away:
+            skipped |= {id(each) for each in ast.walk(root)}
+    return skipped
+
+
+def _change(node: ast.AST, way: int) -> str | None:
+    """Change a node in place; what was done, or None where there is nothing to do this way."""
+    if isinstance(node, ast.Compare) and way == 0 and type(node.ops[0]) in SWAPS:
+        return _swap(node.ops, 0)
+    if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and way == 0:
+        kind = type(node.op)
+        if kind in SWAPS:
+            node.op = SWAPS[kind]()  # type: ignore[assignment]
+            return f"{kind.__name__} became {SWAPS[kind].__name__}"
+    if isinstance(node, ast.If | ast.IfExp | ast.While) and way in (1, 2):
+        if isinstance(node, ast.While) and way == 1:
+            return None
+        node.test = ast.Constant(way == 1)
+        return f"a condition is always {way == 1}"
+    if isinstance(node, ast.UnaryOp) and way == 0:
+        return _drop_sign(node)
+    if isinstance(node, ast.Constant) and way == 0:
+        if isinstance(node.value, bool):
+            node.value = not node.value
+            return f"{not node.value} became {node.value}"
+        if isinstance(node.value, int | float):
+            was, node.value = node.value, node.value + 1
+            return f"{was} became {node.value}"
+    if isinstance(node, ast.Return) and way == 0 and node.value is not None:
+        node.value = ast.Constant(None)
+        return "nothing is returned"
+    return None
+
+
+def _swap(ops: list[ast.cmpop], at: int) -> str:
+    kind = type(ops[at])
+    ops[at] = SWAPS[kind]()  # type: ignore[assignment, call-overload]
+    return f"{kind.__name__} became {SWAPS[kind].__name__}"
+
+
+def _drop_sign(node: ast.UnaryOp) -> str | None:
+    if isinstance(node.op, ast.Not):
+        node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), node.operand)
+        return "a `not` is gone"
+    if isinstance(node.op, ast.USub | ast.Invert):
+        kind = type(node.op).__name__
+        node.op = ast.UAdd()
+        return f"{kind} is gone"
+    return None
+
+
+def is_killed(mutant: Mutant, tests: tuple[str, ...], seconds: float) -> bool:
+    """Whether the tests fail, or do not end, with this change in a copy of the source."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        (source / "sdil" / f"{mutant.module}.py").write_text(mutant.source, "utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-m", "not slow"]
+        command += ["-p", "no:cacheprovider", *tests]
+        environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+        try:
+            done = subprocess.run(
+                command,
+                check=False,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return True
+        if done.returncode not in (0, 1, 2):
+            raise RuntimeError(done.stdout.decode()[-2_000:] + done.stderr.decode()[-2_000:])
+        return done.returncode != 0
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
