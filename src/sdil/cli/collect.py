@@ -14,7 +14,7 @@ from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
 
 GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
-TaskName = Literal[GridName, "sepsis"]
+TaskName = Literal[GridName, "sepsis", "pointmaze"]
 
 
 def main(arguments: list[str]) -> None:
@@ -29,7 +29,7 @@ def collect(
     noisy: int = 600,
     seed: int = 0,
     expert: Literal["planner", "ppo"] = "planner",
-    noise: Literal["paper", "segments", "worst"] = "paper",
+    noise: Literal["paper", "segments", "worst"] | None = None,
     clean_random_steps: float | None = None,
     noisy_random_steps: float | None = None,
     overwrite: bool = False,
@@ -46,9 +46,11 @@ def collect(
         expert: Who demonstrates: a planner (shortest paths; in sepsis value iteration), or a PPO
             agent trained beforehand, which sepsis has not.
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
-            another place; DoorKey: most steps are random; sepsis: what clinicians did). segments:
-            good stretches interrupted by detours and random stretches, whose places are known.
-            worst: every step leads farthest from the goal. The last two not in sepsis.
+            another place; DoorKey: most steps are random; sepsis: what clinicians did; pointmaze:
+            they head to other goals). segments: good stretches interrupted by bad ones, whose
+            places are known (grids: detours and random steps; pointmaze: detours, hesitation,
+            tremor). worst: every step leads farthest from the goal (grids). The task's own, which
+            is paper where it has that, if not given.
         clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
         noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
         overwrite: Replace the folder if it exists.
@@ -57,6 +59,7 @@ def collect(
     check_seed(seed)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
     chosen = get_task(task)
+    noise = chosen.noises[0] if noise is None else noise
     with progress(f"collecting {task}") as update:
         demos, truth = chosen.collect(
             clean=clean,

@@ -20,7 +20,7 @@ from sdil.errors import InputError
 from sdil.limits import Between, Count, CountOrNone, Share, check_value
 from sdil.moved import refuse_moved
 from sdil.studies.source import Sources, Written
-from sdil.tasks import TASK_NAMES
+from sdil.tasks import TASK_MODULES, TASK_NAMES
 
 MIMIC = "mimic"
 _FIELDS = ("fields", "judge_fields")
@@ -157,7 +157,7 @@ def sorted_fields(fields: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
 def _task_module(task: str) -> str:
     if task == MIMIC:
         return "sdil.formats.folder"
-    return "sdil.tasks.doorkey" if task.startswith("doorkey") else f"sdil.tasks.{task}"
+    return TASK_MODULES.get(task, f"sdil.tasks.{task}")
 
 
 def _checked(name: str, given: tuple[tuple[str, Value], ...], written: Written) -> dict[str, Any]:

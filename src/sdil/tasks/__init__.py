@@ -1,12 +1,12 @@
 """The benchmark tasks, and their environments' registration with Gymnasium.
 
-A task's name on the command line is `fourrooms`, `doorkey-5x5`, `doorkey-6x6`, `doorkey-8x8` or
-`sepsis`; its Gymnasium id is `sdil/<name>-v0`. Importing this module registers the ids and nothing
-heavier.
+A task's name on the command line is one of `TASK_NAMES`; its Gymnasium id is `sdil/<name>-v0`.
+Importing this module registers the ids and nothing heavier.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import gymnasium as gym
@@ -16,30 +16,33 @@ from sdil.errors import InputError
 if TYPE_CHECKING:
     from sdil.tasks.task import Benchmark
 
-TASK_NAMES = ("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis")
+TASK_NAMES = (
+    *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis"),
+    "pointmaze",
+)
+
+TASK_MODULES = {
+    **{f"doorkey-{size}x{size}": "sdil.tasks.doorkey" for size in (5, 6, 8)},
+    "pointmaze": "sdil.tasks.pointmaze_people",
+}
+"""Where a task is made, if not in the module of its name."""
 
 
 def get_task(name: str) -> Benchmark:
     """The task of this name."""
-    if name == "sepsis":
-        from sdil.tasks import sepsis
-
-        return sepsis.TASK
-    if name == "fourrooms":
-        from sdil.tasks import fourrooms
-
-        return fourrooms.TASK
-    if name in TASK_NAMES:
-        from sdil.tasks import doorkey
-
-        return doorkey.TASKS[int(name[-1])]
-    raise InputError(f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}")
+    if name not in TASK_NAMES:
+        raise InputError(f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}")
+    module = import_module(TASK_MODULES.get(name, f"sdil.tasks.{name}"))
+    tasks: dict[str, Benchmark] | None = getattr(module, "TASKS", None)
+    task: Benchmark = module.TASK if tasks is None else tasks[name]
+    return task
 
 
 def register() -> None:
     """Tell Gymnasium about our environments."""
     gym.register("sdil/fourrooms-v0", "sdil.tasks.fourrooms:FourRooms")
     gym.register("sdil/sepsis-v0", "sdil.tasks.sepsis:Sepsis")
+    gym.register("sdil/pointmaze-v0", "sdil.tasks.pointmaze:PointMaze")
     for size in (5, 6, 8):
         gym.register(
             f"sdil/doorkey-{size}x{size}-v0", "sdil.tasks.doorkey:DoorKey", kwargs={"size": size}
