@@ -117,8 +117,8 @@ class EvidenceJudge(FittedJudge):
 
     @cached_property
     def _advice(self) -> Callable[[Tensor], Tensor] | None:
-        if "value" not in self.evidence.heard:
-            return None
+        if "value" not in self.evidence.heard or self.evidence.learned is not None:
+            return None  # a learned value knows recorded actions, not all there are
         said = self.evidence.value.advice(lambda signal: self.evidence.worth("value", signal))
         return lambda observations: said(observations[:, self._inputs])
 

@@ -26,6 +26,8 @@ RATHER = 0.5
 """Where clean groups stand out, signals are heard that do better than chance does at its median."""
 MANY = 8
 """Clean groups from which on a test has some power."""
+UNHARMED = 0.5
+"""Consensus on real actions is heard where it rather predicts clean groups better than worse."""
 UNANCHORED = ("efficiency",)
 """Step signals that know nothing of what clean demonstrations aim at."""
 APART, AGREES = 0.6, 0.25

@@ -70,7 +70,7 @@ class Progress(nn.Module):
         to_go = self.to_go(distinct, distance, standardise)[states.of_rows]
         left = torch.zeros(len(windows.observations) + 1, dtype=torch.float64)
         left[used] = to_go.double()
-        return _smooth(left[rows] - left[rows + 1], exists, windows.times[index])
+        return smooth_gains(left[rows] - left[rows + 1], exists, windows.times[index])
 
     def to_go(self, states: Tensor, distance: Ensemble, standardise: Standardise) -> Tensor:
         """How far it is to the end of a clean demonstration, over the best of waypoints. (B,)"""
@@ -126,7 +126,7 @@ class _Pairs:
         return found
 
 
-def _smooth(values: Tensor, exists: Tensor, times: Tensor) -> Tensor:
+def smooth_gains(values: Tensor, exists: Tensor, times: Tensor) -> Tensor:
     """A weighted mean with the steps around, half the weight for each step away. (N,)"""
     total = torch.where(exists, values, 0.0)
     weight = exists.to(values.dtype)
