@@ -170,19 +170,28 @@ def write_episode(file: Any, at: int, t: Trajectory) -> None:
     What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
     last observation twice where the final one is unknown.
     """
-    steps = len(t)
-    group = file.create_group(f"episode_{at}")
-    seen = t.observations
+    from h5py import Group, h5d, h5g, h5s, h5t
+
+    steps, seen = len(t), t.observations
     if not t.has_final_observation:
         seen = np.concatenate([seen, seen[-1:]])
     ends = np.zeros(steps, bool)
     ends[-1] = True
-    group["observations"], group["actions"] = seen, t.actions
-    group["rewards"] = np.full(steps, np.nan) if t.rewards is None else t.rewards
-    group["terminations"] = ends & t.terminated
-    group["truncations"] = ends & (not t.terminated)
-    group.attrs["id"] = at
-    group.attrs["total_steps"] = steps  # last: a group that has it is whole
+    arrays = {
+        "observations": seen,
+        "actions": t.actions,
+        "rewards": np.full(steps, np.nan) if t.rewards is None else t.rewards,
+        "terminations": ends & t.terminated,
+        "truncations": ends & (not t.terminated),
+    }
+    group = h5g.create(file.id, f"episode_{at}".encode())
+    for name, array in arrays.items():  # h5py's lower half: twice as quick for small arrays
+        values = np.ascontiguousarray(array)
+        kind, shape = h5t.py_create(values.dtype, logical=True), h5s.create_simple(values.shape)
+        h5d.create(group, name.encode(), kind, shape).write(h5s.ALL, h5s.ALL, values)
+    said = Group(group).attrs
+    said["id"] = at
+    said["total_steps"] = steps  # last: a group that has it is whole
 
 
 def update_digest(digest: Any, t: Trajectory) -> None:
