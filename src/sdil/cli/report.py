@@ -198,7 +198,9 @@ def _about(
         trained_on = demos.clean_only().fingerprint() if about["clean_only"] else fingerprint
         if trained_on != about["fingerprint"]:
             warnings.append("these are not the demonstrations that the run was trained on")
+    origin = origin_of(data)
     return {
+        "names": None if origin is None else origin.to_json()["names"],
         "title": f"{name} on {task or name_of(data)}",
         "run": str(run),
         "learner": name,

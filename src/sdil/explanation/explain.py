@@ -61,11 +61,11 @@ def explain(
 ) -> Explanation:
     """What `judge` makes of `demos`, and what its skills do in `environment`.
 
-    `about` says where all this comes from; counts, the comparison with the truth and warnings are
-    added to it. `compare` are runs whose embeddings are shown beside this one's, such as one with
-    lambda 0; `also` are runs that differ in the seed, by name. Only SDIL's policy has skills;
-    other policies, and judges, have scores. `environment` is a task's name or a Gymnasium id;
-    None: the records alone.
+    `about` says where all this comes from, and as `names` what entries are called; counts, the
+    comparison with the truth and warnings are added to it. `compare` are runs whose embeddings are
+    shown beside this one's, such as one with lambda 0; `also` are runs that differ in the seed, by
+    name. Only SDIL's policy has skills; other policies, and judges, have scores. `environment` is a
+    task's name or a Gymnasium id; None: the records alone.
     """
     name = str(about.get("run", "this run"))
     if also and name in also:
@@ -79,7 +79,8 @@ def explain(
     tell("looking at the environment")
     world = None if environment is None else World(environment)
     try:
-        kinds, names = _kinds_of_actions(demos, world, seed)
+        entries = (about.get("names") or {}).get("action", ())
+        kinds, names = _kinds_of_actions(demos, world, entries, seed)
         episodes = _episodes(demos, kinds, truth, world)
         policy = judge if isinstance(judge, HierarchicalPolicy) else None
         scores = _scores(judged, with_skills=policy is not None)
@@ -248,10 +249,11 @@ def _against_truth(optimality: Array, truth: Array) -> dict[str, float | None] |
 
 
 def _kinds_of_actions(
-    demos: Demonstrations, world: World | None, seed: int
+    demos: Demonstrations, world: World | None, entries: Sequence[str], seed: int
 ) -> tuple[Array, list[str]]:
     """The kind of each step's action (N,), and how kinds are called: counted actions as they are;
-    of real numbers clusters, called by their middles."""
+    of real numbers clusters, called by their middles, and by what the data calls their `entries`.
+    """
     everything, space = demos.all, demos.spaces.action
     actions = everything.actions[everything.steps()]
     if isinstance(space, gym.spaces.Discrete):
@@ -263,7 +265,11 @@ def _kinds_of_actions(
     clusters = fit_clusters(flat, rows, _KINDS, seed)
     middles = clusters.centres[:, :_NAMED].tolist()
     more = ", ..." if flat.shape[1] > _NAMED else ""
-    named = [f"({', '.join(f'{x:.2g}' for x in middle)}{more})" for middle in middles]
+    called = [f"{e} " for e in entries] if len(entries) == flat.shape[1] else [""] * flat.shape[1]
+    named = [
+        f"({', '.join(f'{e}{x:.2g}' for e, x in zip(called, middle, strict=False))}{more})"
+        for middle in middles
+    ]
     return clusters.labels(flat, rows).numpy().astype(np.int16), named
 
 
