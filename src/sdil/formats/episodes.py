@@ -38,16 +38,27 @@ def write_episode(file: Any, at: int, t: Trajectory) -> None:
     It asks for rewards, and for one observation more than actions: where they are unknown it sees
     NaN, and the last one twice.
     """
-    group, seen = file.create_group(f"episode_{at}"), t.observations
+    from h5py import Group, h5d, h5g, h5s, h5t
+
+    seen = t.observations
     if not t.has_final_observation:
         seen = np.concatenate([seen, seen[-1:]])
     ends = np.arange(len(t)) == len(t) - 1
-    group["observations"], group["actions"] = seen, t.actions
-    group["rewards"] = np.full(len(t), np.nan) if t.rewards is None else t.rewards
-    group["terminations"] = ends & t.terminated
-    group["truncations"] = ends & (not t.terminated)
-    group.attrs["id"] = at
-    group.attrs["total_steps"] = len(t)  # last: a group that has it is whole
+    arrays = {
+        "observations": seen,
+        "actions": t.actions,
+        "rewards": np.full(len(t), np.nan) if t.rewards is None else t.rewards,
+        "terminations": ends & t.terminated,
+        "truncations": ends & (not t.terminated),
+    }
+    group = h5g.create(file.id, f"episode_{at}".encode())
+    for name, array in arrays.items():  # h5py's lower half: twice as quick for small arrays
+        values = np.ascontiguousarray(array)
+        kind, shape = h5t.py_create(values.dtype, logical=True), h5s.create_simple(values.shape)
+        h5d.create(group, name.encode(), kind, shape).write(h5s.ALL, h5s.ALL, values)
+    said = Group(group).attrs
+    said["id"] = at
+    said["total_steps"] = len(t)  # last: a group that has it is whole
 
 
 def find_places(file: Any, episodes: int) -> Array:
