@@ -3,7 +3,7 @@
 A world that is no task of sdil, made for this: a mass that is pushed in the plane from the left
 through a door, high or low, to a goal on the right. Clean episodes are steered well, with a small
 tremor; noisy ones are interrupted by detours, hesitation and tremor, in some 40% of their steps.
-BC clones the clean episodes, with each floor. `auroc` is that of its log-density of the noisy steps,
+BC clones the clean episodes, with each floor. `auroc` is that of its log-density of noisy steps,
 good against bad, `nll` the negative log-density of unseen clean steps per entry, `reach` how often
 it comes to the goal, greedily. The floor is chosen by `auroc`; the others are looked at.
 
