@@ -29,12 +29,12 @@ DT, PUSH, LENGTH = 0.15, 1.0, 80
 
 
 def main(
-    seeds: tuple[int, ...] = (200, 201, 202, 203, 204),
+    seeds: tuple[int, ...] = (200, 201, 202),
     clean: int = 10,
     noisy: int = 60,
-    tremors: tuple[float, ...] = (0.03, 0.15),
+    tremors: tuple[float, ...] = (0.05, 0.15),
     floors: tuple[float, ...] = FLOORS,
-    episodes: int = 30,
+    episodes: int = 20,
     workers: int = 2,
     json: Path | None = None,
 ) -> None:
