@@ -20,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.nested import action_of, shape_actions
+from sdil.nested import action_of, leaves_of, limits_of, shape_actions
 from sdil.spaces import Array, Spaces
 from sdil.table import Table, TableWalk
 
@@ -230,7 +230,23 @@ def different_space(ours: Spaces, theirs: Spaces) -> str | None:
         a, b = getattr(ours, name), getattr(theirs, name)
         if a.shape != b.shape or getattr(a, "n", None) != getattr(b, "n", None):
             return name
+        if not isinstance(a, gym.spaces.Box | gym.spaces.Discrete) and _parts(a) != _parts(b):
+            return name
     return None
+
+
+def _parts(space: gym.Space[Any]) -> list[tuple[str, Any, list[int] | None]]:
+    """Names, shapes and numbers of choices of its parts; of counted ones the limits."""
+    return [
+        (
+            leaf.name,
+            leaf.space.shape,
+            None
+            if isinstance(leaf.space, gym.spaces.Box)
+            else np.ravel(limits_of(leaf.space)).tolist(),
+        )
+        for leaf in leaves_of(space)
+    ]
 
 
 def _require(demonstrated: Spaces, offered: Spaces) -> None:
