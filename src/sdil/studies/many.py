@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -92,7 +93,7 @@ def cut_by_episodes(judge: str | Path, data: str | Path, which: Which, parts: in
     inner = np.searchsorted(reached, np.arange(1, parts) / parts) + 1
     edges = np.unique([0, *inner.tolist(), len(lengths)]).tolist()
     where = str(Path(judge).absolute()), str(Path(data).absolute())
-    return [Scoring(*where, which, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [Scoring(*where, which, a, b) for a, b in pairwise(edges)]
 
 
 def in_processes(
