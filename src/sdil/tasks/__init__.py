@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import gymnasium as gym
 
 from sdil.errors import InputError
+from sdil.named import check_has, find_named
 
 if TYPE_CHECKING:
     from sdil.tasks.task import Benchmark
@@ -20,7 +21,7 @@ TASK_NAMES = ("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis"
 
 
 def get_task(name: str) -> Benchmark:
-    """The task of this name."""
+    """The task of this name: one of ours, of an entry point, or `module:task` of the user's."""
     if name == "sepsis":
         from sdil.tasks import sepsis
 
@@ -33,7 +34,15 @@ def get_task(name: str) -> Benchmark:
         from sdil.tasks import doorkey
 
         return doorkey.TASKS[int(name[-1])]
-    raise InputError(f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}")
+    found = find_named(name, "sdil.tasks")
+    if found is None:
+        raise InputError(
+            f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}, or your own as "
+            "module:task"
+        )
+    task: Benchmark = found() if isinstance(found, type) else found
+    check_has(task, name, "task", ("collect", "environment", "table"))
+    return task
 
 
 def register() -> None:
