@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from sdil.algorithms import JUDGES, make_judge
+from sdil.algorithms import JUDGES, find_judge, make_judge
 from sdil.arguments import read_run
 from sdil.cli.answers import answers_of, print_wrapped
 from sdil.cli.console import parse, plain, print_json, print_table
@@ -43,9 +43,7 @@ def main(arguments: list[str]) -> None:
         return
     named = not arguments[0].startswith("-")
     name, rest = (arguments[0], arguments[1:]) if named else (Judge.name, arguments)
-    if name not in JUDGES:
-        raise InputError(f"there is no judge {name!r}; there are {', '.join(JUDGES)}")
-    configured, rest = preset_of(JUDGES[name], rest)
+    configured, rest = preset_of(find_judge(name), rest)
     fields, options = parse_fields(configured, JudgeOptions, rest, f"judge {name}")
     with telling(f"judging by {name}", options.out, "judge") as on_epoch:
         done = judge(
@@ -57,6 +55,7 @@ def main(arguments: list[str]) -> None:
             threads=options.threads,
             overwrite=options.overwrite,
             on_epoch=on_epoch,
+            named=name,
         )
     _report(done, options.as_json)
 
@@ -111,17 +110,19 @@ class JudgeOptions:
 
 def resume_judging(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
+    judge: str | None = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted judgement, exactly as if it had never stopped.
 
     Args:
         resume_: The judgement folder.
+        judge: The import path of a judge of your own, to be named again.
         as_json: Print the answer as JSON.
     """
     name = read_run(resume_).get("name", "")
     with telling(f"judging by {name}", resume_, "judge") as on_epoch:
-        done = resume(resume_, makes="judge", on_epoch=on_epoch)
+        done = resume(resume_, makes="judge", named=judge, on_epoch=on_epoch)
     _report(done, as_json)
 
 

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     if asks_to_resume(arguments):
         parse(resume_training, arguments, "train")
         return
-    from sdil.algorithms import LEARNERS  # PyTorch: seconds, which --help need not wait for
+    from sdil.algorithms import find_learner  # PyTorch: seconds, which --help need not wait for
     from sdil.runs import train
 
     name, *rest = arguments
@@ -47,9 +47,7 @@ def main(arguments: list[str]) -> None:
             "LEARNER comes first: sdil train LEARNER --data FOLDER --out RUN; sdil train --help "
             "lists the learners"
         )
-    if name not in LEARNERS:
-        raise InputError(f"there is no learner {name!r}; there are {', '.join(LEARNERS)}")
-    configured, rest = preset_of(LEARNERS[name], rest)
+    configured, rest = preset_of(find_learner(name), rest)
     learner, options = parse_fields(configured, TrainOptions, rest, f"train {name}")
     with telling(f"training {name}", options.out, "train") as on_epoch:
         done = train(
@@ -65,6 +63,7 @@ def main(arguments: list[str]) -> None:
             tensorboard=options.tensorboard,
             overwrite=options.overwrite,
             on_epoch=on_epoch,
+            named=name,
         )
     _report(done, options.as_json, options.verbose)
 
@@ -142,6 +141,7 @@ class TrainOptions:
 def resume_training(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
     env: str | None = None,
+    learner: str | None = None,
     verbose: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
@@ -150,6 +150,7 @@ def resume_training(
     Args:
         resume_: The run folder.
         env: The environment that it practises in; to be named again where it is not one of ours.
+        learner: The import path of a learner of your own, to be named again.
         verbose: Also print what was said of the weights that each phase keeps.
         as_json: Print the answer as JSON.
     """
@@ -158,7 +159,7 @@ def resume_training(
 
     name = read_run(resume_).get("name", "")
     with telling(f"training {name}", resume_, "train") as on_epoch:
-        done = resume(resume_, makes="policy", env=env, on_epoch=on_epoch)
+        done = resume(resume_, makes="policy", env=env, named=learner, on_epoch=on_epoch)
     _report(done, as_json, verbose)
 
 
@@ -222,6 +223,7 @@ def _print_help() -> None:
     for name, learner in learners.items():
         text = f"  {name:<12} {learner.about} ({learner.class_variables['reference']})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
+    print("  module:Class  one of your own")
     print("\nsdil train LEARNER --help lists every hyper-parameter. --preset NAME starts from")
     print("another configuration than the default:")
     for name, learner in learners.items():

@@ -61,11 +61,11 @@ def measure(inputs: Mapping[str, Any], data: str | None = None) -> tuple[dict[st
 
 
 def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any], float]:
-    from sdil.algorithms import LEARNERS, make_judge
+    from sdil.algorithms import find_learner, make_judge
     from sdil.training import Epoch
 
     pool = demonstrations(inputs, data)
-    learner = LEARNERS[inputs["learner"]](**inputs["fields"])
+    learner = find_learner(inputs["learner"])(**inputs["fields"])
     more: dict[str, Any] = {}
     if learner.takes_truth:
         more["truth"] = pool.noisy_good

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import gymnasium as gym
 
 from sdil.errors import InputError
+from sdil.named import check_has, find_named
 
 if TYPE_CHECKING:
     from sdil.tasks.task import Benchmark
@@ -29,12 +30,20 @@ TASK_MODULES = {
 
 
 def get_task(name: str) -> Benchmark:
-    """The task of this name."""
-    if name not in TASK_NAMES:
-        raise InputError(f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}")
-    module = import_module(TASK_MODULES.get(name, f"sdil.tasks.{name}"))
-    tasks: dict[str, Benchmark] | None = getattr(module, "TASKS", None)
-    task: Benchmark = module.TASK if tasks is None else tasks[name]
+    """The task of this name: one of ours, of an entry point, or `module:task` of the user's."""
+    if name in TASK_NAMES:
+        module = import_module(TASK_MODULES.get(name, f"sdil.tasks.{name}"))
+        tasks: dict[str, Benchmark] | None = getattr(module, "TASKS", None)
+        ours: Benchmark = module.TASK if tasks is None else tasks[name]
+        return ours
+    found = find_named(name, "sdil.tasks")
+    if found is None:
+        raise InputError(
+            f"there is no task {name!r}; there are {', '.join(TASK_NAMES)}, or your own as "
+            "module:task"
+        )
+    task: Benchmark = found() if isinstance(found, type) else found
+    check_has(task, name, "task", ("collect", "environment", "table"))
     return task
 
 
