@@ -20,7 +20,7 @@ from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.spaces import Array
 from sdil.tasks.experts import ExpertKind
-from sdil.tasks.sawyer import MAX_STEPS, Moment, TaskName, reward_at, simulator, spaces
+from sdil.tasks.sawyer import MAX_STEPS, TaskName, reward_at, simulator, spaces
 from sdil.tasks.task import NoiseKind, Progress, check_counts
 from sdil.trajectories import Trajectory
 from sdil.truth import Truth
@@ -29,16 +29,17 @@ SEGMENT_NAMES = ("good", "approach", "drop", "hesitation", "drift")
 _GOOD, _APPROACH, _DROP, _HESITATION, _DRIFT = range(5)
 
 PACE = (0.8, 1.0)  # of what the scripted policy does, drawn once for an episode
-UNSTEADY = 0.25  # standard deviation of the hand, in actions
+UNSTEADY = 0.15  # standard deviation of the hand, in actions
 LINGERING = 0.8  # how much of its deviation is left a step later
 GRIP_UNSTEADY = 0.1
-DEFECTS = (2, 5)  # up to, not including, the last: likewise below
-GOOD_STEPS = (5, 25)
+_HAND = np.array([UNSTEADY, UNSTEADY, UNSTEADY, GRIP_UNSTEADY])
+DEFECTS = (3, 6)  # up to, not including, the last: likewise below
+GOOD_STEPS = (5, 20)
 DEFECT_STEPS = (10, 35)
-BESIDE = 0.1  # metres from the object, of a wrong approach
+BESIDE = 0.12  # metres from the object, of a wrong approach
 ELSEWHERE = np.array([0.3, 0.6, 0.15])  # what a drift heads to
-HESITANT_HAND = 0.05
-DROP_LIFT = 0.5  # how fast a hand that dropped something goes up
+DRAWN_BACK = -0.3  # what hesitation makes of an action: one goes back a little
+DROP_LIFT = 1.0  # how fast a hand that dropped something goes up
 
 
 def follow_script(task: TaskName, seen: Array) -> Array:
@@ -149,10 +150,9 @@ def _perform(task: TaskName, kind: str, rng: np.random.Generator, name: str) -> 
             beside = BESIDE * np.array([np.cos(angle), np.sin(angle), 0.3])
         fresh = rng.normal(size=4)
         unsteady = LINGERING * unsteady + (1 - LINGERING**2) ** 0.5 * fresh
-        wish, unsteadiness = _act(task, int(segment[t]), moment, beside)
-        hand = unsteadiness * np.array([1.0, 1.0, 1.0, GRIP_UNSTEADY / UNSTEADY])
+        wish = _act(task, int(segment[t]), moment.seen, beside)
         wish[:3] *= pace
-        actions.append(np.clip(wish + hand * unsteady, -1.0, 1.0).astype(np.float32))
+        actions.append(np.clip(wish + _HAND * unsteady, -1.0, 1.0).astype(np.float32))
         moment = world.step(moment, actions[-1])
         seen.append(moment.seen)
     rewards = np.zeros(len(actions))
@@ -176,19 +176,18 @@ def _defects(rng: np.random.Generator) -> Array:
     return segment
 
 
-def _act(task: TaskName, segment: int, moment: Moment, beside: Array) -> tuple[Array, float]:
-    """What is meant, and how unsteady the hand is."""
-    seen = moment.seen
-    wish = follow_script(task, seen)
+def _act(task: TaskName, segment: int, seen: Array, beside: Array) -> Array:
+    """What is meant. (10,) to (4,)"""
     if segment == _APPROACH:  # as if the object lay beside itself
-        wish = follow_script(task, np.concatenate([seen[:4], seen[4:7] + beside, seen[7:]]))
-    elif segment == _DROP:
-        wish = np.array([0.0, 0.0, DROP_LIFT, -1.0])
-    elif segment == _HESITATION:
-        return np.append(0.1 * wish[:3], wish[3]), HESITANT_HAND
+        return follow_script(task, np.concatenate([seen[:4], seen[4:7] + beside, seen[7:]]))
+    wish = follow_script(task, seen)
+    if segment == _DROP:
+        return np.array([0.0, 0.0, DROP_LIFT, -1.0])
+    if segment == _HESITATION:
+        wish[:3] *= DRAWN_BACK
     elif segment == _DRIFT:
         wish[:3] = np.clip(10.0 * (ELSEWHERE - seen[:3]), -1.0, 1.0)
-    return wish, UNSTEADY
+    return wish
 
 
 TASKS: dict[str, SawyerTask] = {
