@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 TASK_NAMES = (
     *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis"),
-    "pointmaze",
+    *("pointmaze", "pick-place", "drawer-open"),
 )
 
 TASK_MODULES = {
     **{f"doorkey-{size}x{size}": "sdil.tasks.doorkey" for size in (5, 6, 8)},
     "pointmaze": "sdil.tasks.pointmaze_people",
+    "pick-place": "sdil.tasks.sawyer_people",
+    "drawer-open": "sdil.tasks.sawyer_people",
 }
 """Where a task is made, if not in the module of its name."""
 
@@ -52,6 +54,9 @@ def register() -> None:
     gym.register("sdil/fourrooms-v0", "sdil.tasks.fourrooms:FourRooms")
     gym.register("sdil/sepsis-v0", "sdil.tasks.sepsis:Sepsis")
     gym.register("sdil/pointmaze-v0", "sdil.tasks.pointmaze:PointMaze")
+    for arm in ("pick-place", "drawer-open"):
+        gym.register(f"sdil/{arm}-v0", "sdil.tasks.sawyer:Sawyer", kwargs={"task": arm})
+    gym.register("sdil/pusht-v0", "sdil.tasks.pusht:PushT")  # no task: its data is the user's
     for size in (5, 6, 8):
         gym.register(
             f"sdil/doorkey-{size}x{size}-v0", "sdil.tasks.doorkey:DoorKey", kwargs={"size": size}
