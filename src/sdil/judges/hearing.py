@@ -2,6 +2,7 @@
 
 - The step output hears a signal that rates the actions of clean groups it never saw above the same
   actions dealt out anew within their trajectory: whoever cannot tell those knows nothing of steps.
+  Real numbers are held against those of other steps, half of them noisy.
 - The episode output asks first, of all signals together, whether clean groups that they never saw
   stand above noisy ones: one test, so that chance has one try. If they do, it hears each signal
   that rather says so itself. Good people do not differ at each step; they are quicker, and that

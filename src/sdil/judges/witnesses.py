@@ -199,7 +199,7 @@ class Witnesses:
 
     def ground(self, name: str, steps: Array) -> Ground:
         """Of a signal, on these clean reference steps: it should rate own actions above those of
-        the same trajectory dealt out anew."""
+        the same trajectory dealt out anew; of real numbers above those of other steps."""
         trajectory, group = self.material.trajectory[steps], self.material.group[steps]
         if self.n_counted:
             every = torch.arange(self.n_counted).expand(len(steps), -1)
