@@ -170,7 +170,7 @@ def write_episode(file: Any, at: int, t: Trajectory) -> None:
     What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
     last observation twice where the final one is unknown.
     """
-    from h5py import Group, h5d, h5g, h5s, h5t
+    from h5py import h5a, h5d, h5g, h5s, h5t
 
     steps, seen = len(t), t.observations
     if not t.has_final_observation:
@@ -189,9 +189,9 @@ def write_episode(file: Any, at: int, t: Trajectory) -> None:
         values = np.ascontiguousarray(array)
         kind, shape = h5t.py_create(values.dtype, logical=True), h5s.create_simple(values.shape)
         h5d.create(group, name.encode(), kind, shape).write(h5s.ALL, h5s.ALL, values)
-    said = Group(group).attrs
-    said["id"] = at
-    said["total_steps"] = steps  # last: a group that has it is whole
+    scalar = h5s.create(h5s.SCALAR)
+    for name, number in (("id", at), ("total_steps", steps)):  # the last: now it is whole
+        h5a.create(group, name.encode(), h5t.NATIVE_INT64, scalar).write(np.array(number, np.int64))
 
 
 def update_digest(digest: Any, t: Trajectory) -> None:
