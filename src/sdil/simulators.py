@@ -212,7 +212,10 @@ def environment_maker(
 def _own_maker(name: str) -> Callable[[], gym.Env[Any, Any]]:
     """Of a task of the user's own, a class or a function that makes an environment; otherwise
     Gymnasium may know what is meant: `module:Id-v0` imports the module, which registers it."""
-    found = find_named(name, "sdil.tasks")
+    try:
+        found = find_named(name, "sdil.tasks")
+    except InputError as error:
+        raise InputError(f"cannot make the environment {name!r}: {error}") from None
     made = found() if isinstance(found, type) and not issubclass(found, gym.Env) else found
     environment = getattr(made, "environment", made)
     if isinstance(environment, str) and environment != name:

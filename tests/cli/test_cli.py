@@ -134,7 +134,7 @@ def test_training_shows_the_figures_of_the_weights_that_are_kept(folder, tmp_pat
     probs = policy.action_probs(windows.at(index))
     likelihood = probs.gather(1, windows.actions_at(index).long()[:, None])
     assert float(-likelihood.log().mean()) == pytest.approx(shown["valid_nll"], rel=1e-4)
-    assert run("train", "bc", *options, *short, "--overwrite") == 0
+    assert run("train", "bc", *options, *short, "--overwrite", "--verbose") == 0
     text = capsys.readouterr().out
     assert f"epoch {shown['epoch']} of {shown['epochs']}, the one kept" in text
     assert f"{shown['valid_nll']:.4f}" in text

@@ -181,7 +181,7 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
         names = [s.name for s in judge.signals if s.heard and s.output == "step"]
         heard = ", ".join(names) or "nothing that tells"
         more = judge.unknown.get("step") or trusted
-        about = f"steps were judged by {judge.name}, which heard {heard}"
+        about = f"steps were judged by {judge.name}, which heard: {heard}"
         print_wrapped(f"{about}; {more}" if more else about)
     elif trusted:
         print_wrapped(trusted)
