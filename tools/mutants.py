@@ -13,7 +13,6 @@ touched.
 from __future__ import annotations
 
 import ast
-import copy
 import json as json_text
 import os
 import random
@@ -22,8 +21,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 import tyro
@@ -66,6 +67,10 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Or: ast.And,
 }
 _NO_BEHAVIOUR = (ast.Import, ast.ImportFrom, ast.JoinedStr, ast.Raise, ast.Assert)
+_MAY_CHANGE = (
+    *(ast.Compare, ast.BinOp, ast.BoolOp, ast.AugAssign, ast.If, ast.IfExp, ast.While),
+    *(ast.UnaryOp, ast.Constant, ast.Return),
+)
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,8 @@ def draw(modules: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
     rng = random.Random(seed)
     found: list[Mutant] = []
     for i, module in enumerate(modules):
-        every = mutants_of(module, source_of(module))
         share = count // len(modules) + (i < count % len(modules))
-        found += rng.sample(every, min(share, len(every)))
+        found += islice(mutants_of(module, source_of(module), rng), share)
     return found
 
 
@@ -135,24 +139,27 @@ def source_of(module: str) -> str:
     return (ROOT / "src" / "sdil" / f"{module}.py").read_text("utf-8")
 
 
-def mutants_of(module: str, source: str) -> list[Mutant]:
-    """Every mutant of a module; docstrings, annotations and words of errors are left alone."""
+def mutants_of(module: str, source: str, rng: random.Random) -> Iterator[Mutant]:
+    """Every mutant of a module in some order; what is no behaviour is left alone."""
     tree = ast.parse(source)
     skipped = _skipped(tree)
-    places = [n for n in ast.walk(tree) if id(n) not in skipped]
-    numbered = {id(node): i for i, node in enumerate(ast.walk(tree))}
-    found: dict[str, Mutant] = {}
-    for node in places:
-        for way in range(3):
-            changed = copy.deepcopy(tree)
-            same = list(ast.walk(changed))[numbered[id(node)]]
-            what = _change(same, way)
-            if what is not None:
-                text = ast.unparse(changed)
-                line = getattr(node, "lineno", 0)
-                found.setdefault(text, Mutant(module, line, what, text))
-    found.pop(ast.unparse(tree), None)
-    return list(found.values())
+    places = [
+        (i, way)
+        for i, node in enumerate(ast.walk(tree))
+        if isinstance(node, _MAY_CHANGE) and id(node) not in skipped
+        for way in range(3)
+    ]
+    rng.shuffle(places)
+    seen = {ast.unparse(tree)}
+    for i, way in places:
+        changed = ast.parse(source)
+        node = next(islice(ast.walk(changed), i, None))
+        line = getattr(node, "lineno", 0)
+        what = _change(node, way)
+        text = ast.unparse(changed) if what is not None else ""
+        if what is not None and text not in seen:
+            seen.add(text)
+            yield Mutant(module, line, what, text)
 
 
 def _skipped(tree: ast.AST) -> set[int]:
