@@ -4,10 +4,10 @@ The planner takes the shortest way round the walls at a pace of its own. The tru
 exact: it is good if it shortens the way to the goal by at least half of what the best push can,
 which is 0.2 (|u_x| + |u_y|) where the way heads towards u.
 
-The strengths below were fixed before any judge was tried on this task (2026-11-17, seeds 100 and
-up), so that the log-likelihood of clones of 10 clean episodes alone tells good steps with an AUROC
-of 0.75 to 0.85 and cloning both sets earns less than half of what cloning the good steps does.
-They are not to be changed.
+The strengths below were fixed before any judge was tried (2026-11-17, seeds 100 and up). The aim:
+the log-likelihood of clones of 10 clean episodes alone tells good steps with an AUROC of 0.75 to
+0.85, and cloning both sets earns less than half of what cloning the good steps does;
+docs/control.md has what was measured. They are not to be changed.
 """
 
 from __future__ import annotations
