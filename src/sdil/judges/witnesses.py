@@ -21,7 +21,7 @@ from sdil.judges.expected import Expected, learn_expected
 from sdil.judges.hearing import Ground, of_gains, of_steps
 from sdil.judges.integrity import Integrity, learn_integrity
 from sdil.judges.learned_value import LearnedValue, learn_value
-from sdil.judges.likelihood import Clones, learn_clones
+from sdil.judges.likelihood import WIDTHS, Clones, learn_clones
 from sdil.judges.material import Material, Pools
 from sdil.judges.progress import Progress
 from sdil.judges.value import RecordedGraph, Value
@@ -102,6 +102,8 @@ class Witnesses:
         self._learn_to_clone_and_measure()
         self.views = [self._view(k) for k in [*range(self.n_folds), None]]
         """Of each fold, then the final one."""
+        if "likelihood" in self.asked and not self.n_counted:
+            self._choose_width()
 
     @property
     def final(self) -> Evidence:
@@ -183,6 +185,21 @@ class Witnesses:
             return updates
         enough = _LOOKS * self.material.n_clean // self.fields.batch_size
         return min(updates, max(enough, _FEWEST))
+
+    def _choose_width(self) -> None:
+        """As wide as predicts the actions of unseen clean groups best."""
+        steps = self.material.reference
+        if not len(steps):
+            return
+
+        def predicts(width: float) -> float:
+            for view in self.views:
+                view.clones.width.fill_(width)
+            return float(self._rate("likelihood", steps, self.actions[steps][:, None]).mean())
+
+        best = max(WIDTHS, key=predicts)
+        for view in self.views:
+            view.clones.width.fill_(best)
 
     def cross_fitted(self, tell: str, name: str) -> Array:
         """What those say of each step who never saw its group: `tell` of a signal, or its
@@ -319,6 +336,8 @@ class Witnesses:
             last = list(range(self.n_folds, self.n_folds + MEMBERS))
             some = [k] if k < self.n_folds else last
             view.consensus = Clones(self.consensus.only(some), self.doing.idle)
+            if not self.n_counted:
+                view.consensus.width.copy_(view.clones.width)
         return True
 
     def check_integrity(self) -> None:
