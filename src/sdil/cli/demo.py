@@ -96,7 +96,7 @@ def demo(
     print_table("FourRooms, reward in two ways of acting", columns, rows)
     print("\n4. Explaining the SDIL run: its skills, and which steps it takes for good")
     page = out / "report.html"
-    report(out / "runs" / "sdil", data=train, out=page, seed=seed)
+    report(out / "runs" / "sdil", data=str(train), out=page, seed=seed)
     data, ours = quote(str(train)), quote(str(out / "runs" / "sdil"))
     print()
     print(plain(f"demonstrations  {train}  (look: sdil inspect {data})"))
