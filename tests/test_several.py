@@ -19,6 +19,7 @@ def towards(sign, seed, n=6):
     return Demonstrations(found, found[:2])
 
 
+@pytest.mark.slow
 def test_the_task_is_appended_and_tells_what_to_do():
     tasks = {"push": towards(1.0, 0), "pull": towards(-1.0, 1)}
     demos = join_tasks(tasks)
