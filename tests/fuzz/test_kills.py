@@ -14,6 +14,7 @@ from strategies import good_data
 
 import sdil
 from sdil import InputError
+from sdil.algorithms import make_judge
 from sdil.files import replaced_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kills")]
@@ -26,7 +27,7 @@ def place(tmp_path_factory):
     base = tmp_path_factory.mktemp("kills")
     demos = good_data(clean=6, noisy=12)
     sdil.save_demonstrations(demos, base / "data")
-    quick = sdil.Judge(clone_updates=5, distance_updates=5, outcome_updates=5)
+    quick = make_judge("weighted-bc", max_updates=20, min_updates=10, patience=10)  # never silent
     quick.fit(demos, seed=0).save(base / "judge")
     return base, demos
 
