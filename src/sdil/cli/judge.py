@@ -16,6 +16,11 @@ from sdil.arguments import read_run
 from sdil.cli.answers import answers_of, print_wrapped
 from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
+    Actions,
+    Clean,
+    Every,
+    Features,
+    OneTask,
     as_json,
     asks_to_resume,
     data_of,
@@ -81,25 +86,11 @@ class JudgeOptions:
             "the other judges hold out a fifth of the clean episodes."
         ),
     ] = None
-    clean: Annotated[
-        str | None,
-        tyro.conf.arg(
-            help="Of data in another format, read where it lies: which episodes are trusted, as "
-            "`sdil import` takes it (better; 0-29,40; 'top 20% by return'; an SQL condition)."
-        ),
-    ] = None
-    features: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
-    ] = None
-    actions: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
-    ] = None
-    every: Annotated[
-        int | None, tyro.conf.arg(help="Of data in another format: keep each n-th frame.")
-    ] = None
-    task: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
-    ] = None
+    clean: Clean = None
+    features: Features = None
+    actions: Actions = None
+    every: Every = None
+    task: OneTask = None
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
