@@ -61,7 +61,8 @@ def collect(setting: str, noisy: int, seed: int) -> tuple[sdil.Demonstrations, A
     name, size = setting.rsplit(":", 1)
     clean = int(size)
     if name.startswith("mass-"):
-        return pushed_mass.collect(clean, noisy, name.removeprefix("mass-"), seed)
+        kind: Any = name.removeprefix("mass-")
+        return pushed_mass.collect(clean, noisy, kind, seed)
     if name == "all-good":
         demos, truth = sdil.get_task("fourrooms").collect(clean=clean + noisy, noisy=1, seed=seed)
         every = list(demos.clean)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tyro
@@ -41,7 +43,7 @@ def main(
     from sdil.studies.many import cut_by_episodes, in_processes, on_a_cluster, score_part
 
     about = begin(steps=steps, parts=parts, processors=os.cpu_count())
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as base:
         data, judge = Path(base) / "data", Path(base) / "judge"
         sdil.save_demonstrations(walk(steps, discrete=False), data)
@@ -49,10 +51,10 @@ def main(
         few.fit(walk(2_000, discrete=False), seed=0).save(judge)
         tasks = cut_by_episodes(judge, data, "noisy", parts)
         whole = np.empty(0)
-        ways = [(f"{n} processes", lambda n=n: in_processes(score_part, tasks, n)) for n in workers]
+        ways = {f"{n} processes": partial(in_processes, score_part, tasks, n) for n in workers}
         if ray is not None:
-            ways.append((f"Ray {ray}", lambda: on_a_cluster(score_part, tasks, ray)))
-        for name, way in ways:
+            ways[f"Ray {ray}"] = partial(on_a_cluster, score_part, tasks, ray)
+        for name, way in ways.items():
             begun = time.perf_counter()
             found = np.concatenate([s.optimality for part in way() for s in part])
             seconds = time.perf_counter() - begun

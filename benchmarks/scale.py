@@ -148,7 +148,8 @@ def stage_load(place: str, kind: str, size: int) -> None:
         with np.load(Path(place) / "plain.npz", allow_pickle=False) as stored:
             assert sum(stored[name].nbytes for name in stored.files) > 0
 
-    plain, ours = [], []
+    plain: list[float] = []
+    ours: list[float] = []
     sdil.load_demonstrations(Path(place) / "data")
     for _ in range(3):
         for work, times in (

@@ -72,16 +72,15 @@ def main(
     )
     train = made_up(transitions, seed)
     valid = made_up(transitions // 4, seed + 1)
-    real = [
-        made_up(n, s, real=True) for n, s in ((transitions, seed), (transitions // 4, seed + 1))
-    ]
+    real = made_up(transitions, seed, real=True)
+    real_valid = made_up(transitions // 4, seed + 1, real=True)
     speeds: dict[str, list[float]] = {}
     with ExitStack() as stack:
         measures: list[Measure] = [
             lambda: bare_loop(train, learner, epochs, seed),
             lambda: ours(train, valid, epochs, seed),
-            lambda: bare_loop(*real[:1], learner, epochs, seed, REAL),
-            lambda: ours(*real, epochs, seed, REAL),
+            lambda: bare_loop(real, learner, epochs, seed, REAL),
+            lambda: ours(real, real_valid, epochs, seed, REAL),
         ]
         missing = {}
         if peers:
@@ -99,7 +98,7 @@ def main(
                     missing[name] = str(error)
         bare_loop(train, learner, 1, seed)
         ours(train, valid, 2, seed)
-        ours(*real, 2, seed, REAL)
+        ours(real, real_valid, 2, seed, REAL)
         for _ in range(rounds):
             for measure in measures:
                 for name, speed in measure().items():
