@@ -367,7 +367,7 @@ def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     short = ["--discovery-epochs", 2, "--discovery-min-updates", 1, "--n-skills", 2]
     short += ["--noisy-share", 0.5]  # whatever these few demonstrations speak for
     options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20, "--tensorboard"]
-    assert run("train", "sdil", *options, *short) == 0
+    assert run("train", "sdil", *options, *short, "--verbose") == 0
     assert list((tmp_path / "run" / "tensorboard").iterdir())
     epochs = json.loads((tmp_path / "run" / "epochs.json").read_text())
     assert f"bad steps │ {epochs[-1]['bad_steps']} │" in " ".join(capsys.readouterr().out.split())
