@@ -166,7 +166,7 @@ def test_judge_and_page_and_sdil_take_them(demos):
     judge = sdil.Judge(clone_updates=60, distance_updates=30, outcome_updates=30).fit(demos, seed=0)
     assert np.isfinite(np.concatenate([s.optimality for s in judge.score(demos.noisy)])).all()
     record = explain(judge, demos, about={"run": "this"})
-    assert any(name.startswith("(arm[0] ") for name in record.action_names)
+    assert any(name.startswith("arm[0] ") for name in record.action_names)
     learned = sdil.SDIL(**FEW, discovery_epochs=2, discovery_min_updates=50).fit(
         demos, judge=judge, seed=0
     )

@@ -88,7 +88,8 @@ def set_aside(path: Path, *, is_good: bool) -> Path:
 
 def replaced_name(path: Path) -> Path:
     """Where a folder waits while another takes its place."""
-    return path.with_name(f".{path.name}{REPLACED}")
+    named = path if path.name else path.resolve()  # "." has no name of its own
+    return named.parent / f".{named.name}{REPLACED}"
 
 
 def waiting(path: Path) -> str:

@@ -217,7 +217,7 @@ def test_a_command_line_ends_with_an_answer_or_one_sentence(folder, places, data
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.chdir(base / "empty")
-        patch.setattr("sdil.cli.train.train", _refuse)  # minutes of work; fitting is tried above
+        patch.setattr("sdil.runs.train", _refuse)  # minutes of work; fitting is tried above
         patch.setattr("sdil.cli.judge.judge", _refuse)
         patch.setattr("sdil.cli.study.run_study", _refuse, raising=False)
         try:
