@@ -26,6 +26,7 @@ BASE_ORDER = {
     "trajectories": {"errors", "spaces"},
     "demonstrations": {"errors", "spaces", "trajectories"},
     "several": {"demonstrations", "errors", "spaces", "trajectories"},
+    "labels": {"demonstrations", "errors", "files", "spaces"},
     "windows": {"spaces", "trajectories"},
     "table": {"spaces"},
     "simulators": {"errors", "nested", "spaces", "table"},
