@@ -61,7 +61,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "curation": BASE,
     "checkpoints": BASE | {"evaluation.scores"},
     "arguments": BASE | {"algorithms"},
-    "runs": BASE | {"arguments", "checkpoints", "algorithms", "formats"},
+    "runs": BASE | {"arguments", "checkpoints", "algorithms", "formats", "judges.fitted"},
     "explanation": BASE
     | {"explanation", "tasks", "algorithms", "evaluation", "formats", "networks", "truth"},
     "studies": BASE

@@ -1,0 +1,256 @@
+"""What a judge learns from people: labelled steps are known where signals are weighed.
+
+The judge keeps what its witnesses said of the steps that it was fitted to, by those that never saw
+their groups (`Gathered`). So labels are taken in without training a network again:
+
+1. What bins of signals are worth is found as before (`joining.py`), with labelled steps as known.
+2. A weight of each signal and the odds of "good" follow from the labels (logistic regression).
+   Before any answer a weight is what it was, 1 for a signal that is heard and 0 for another, and
+   the odds are those of the estimated share, as unsure as its interval is wide.
+3. The share of good steps is the mean probability of noisy steps then.
+
+A person may be wrong: an answer is taken for wrong in one case of ten (`WRONG`). A span counts as
+at most `SPAN` steps, since its steps have one answer. Unsure counts as nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sdil.judges.evidence import STEP_SIGNALS, Evidence
+from sdil.judges.joining import N_BINS, bin_middles, weigh_signals, worth
+from sdil.judging import CrossJudged, GoodShare
+from sdil.labels import Episodes, Label, told_steps
+from sdil.spaces import Array
+
+WRONG = 0.1
+"""How often an answer is taken for wrong."""
+SPAN = 4.0
+"""A span counts as so many steps at most."""
+_KNOWN = 20.0  # a labelled step counts as so many noisy ones where bins are weighed
+_SPREAD = 0.5  # how far, before any answer, weights may be from what they were
+_OTHERS = 0.3  # the same of signals that are not heard
+_SURE = 0.5  # the least standard deviation of the odds of "good" before any answer
+_ARRAYS = ("signals", "middles", "log_odds", "idling", "acts", "place")
+_HEARD = 0.15  # a signal of a lower weight is not heard
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """What the witnesses said of M steps, reference clean ones first, and what came of it."""
+
+    names: tuple[str, ...]
+    """Of S signals."""
+    signals: Array
+    """By those that never saw a step's group; NaN: nothing. (S, M)"""
+    middles: Array
+    """Of bins of noisy steps by the final networks. (S, N_BINS)"""
+    log_odds: Array
+    """What a bin is worth before labels; 0 throughout where the signal is not heard. (S, N_BINS)"""
+    share: GoodShare
+    """Before labels."""
+    idling: Array
+    """The same of what idling is worth. (2,)"""
+    acts: Array
+    """Whether a step acts. (M,) booleans"""
+    n_clean: int
+    """Reference steps among them."""
+    place: Array
+    """Of each step among clean and noisy ones, or -1. (M,)"""
+    episodes: Episodes
+    """Where the steps of each episode are among them."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, by name; what is text as the bytes of JSON."""
+        about = {"names": self.names, "episodes": [[*k, *v] for k, v in self.episodes.items()]}
+        text = json.dumps(about).encode()
+        share = [self.share.point, self.share.low, self.share.high]
+        arrays = {
+            **{name: getattr(self, name) for name in _ARRAYS},
+            "share": np.array(share),
+            "n_clean": np.array(self.n_clean),
+            "about": np.frombuffer(text, np.uint8).copy(),
+        }
+        return {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+
+    @staticmethod
+    def of_tensors(tensors: dict[str, Tensor]) -> Gathered:
+        """The inverse of `tensors`."""
+        about = json.loads(bytes(tensors["about"].tolist()))
+        return Gathered(
+            names=tuple(about["names"]),
+            share=GoodShare(*tensors["share"].tolist()),
+            n_clean=int(tensors["n_clean"]),
+            episodes={(a, b): (first, n) for a, b, first, n in about["episodes"]},
+            **{name: tensors[name].numpy() for name in _ARRAYS},
+        )
+
+    @property
+    def noisy(self) -> Array:
+        """Noisy steps that act."""
+        return np.flatnonzero(self.acts & (np.arange(len(self.acts)) >= self.n_clean))
+
+    def totals(self, log_odds: Array) -> Array:
+        """Joined log-odds of all steps. (M,)"""
+        return np.asarray(sum(self.each(log_odds), np.zeros(len(self.acts))))
+
+    def each(self, log_odds: Array) -> list[Array]:
+        """The log-odds of all steps by each signal. S times (M,)"""
+        noisy = self.noisy
+        return [
+            worth(signal, bin_middles(signal[noisy]), odds) if odds.any() else np.zeros(len(signal))
+            for signal, odds in zip(self.signals.astype(float), log_odds, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What takes the place of what was estimated without labels."""
+
+    log_odds: Array
+    """(S, N_BINS)"""
+    share: GoodShare
+    idling: Array
+    """(2,)"""
+
+
+def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
+    """None where no label says anything of a step that acts."""
+    told, span = told_steps(labels, gathered.episodes)
+    known_place = gathered.place >= 0
+    said = np.where(known_place, told[gathered.place], np.nan)
+    span = np.where(known_place, span[gathered.place], -1)
+    said[~gathered.acts] = np.nan  # what idling is worth is no matter of signals
+    known = np.flatnonzero(~np.isnan(said))
+    if not len(known) or not len(gathered.names):
+        return None
+    said = WRONG + (1 - 2 * WRONG) * said
+    heard = gathered.log_odds.any(1)
+    counts = np.zeros(len(said))
+    counts[known] = np.minimum(1.0, SPAN / np.bincount(span[known])[span[known]])
+    bins = _weigh(gathered, said, counts)
+    each = np.stack([of_signal[known] for of_signal in gathered.each(bins)])
+    weights, odds, doubt = _regress(each, said[known], counts[known], heard, gathered.share)
+    weights[weights < _HEARD] = 0.0
+    log_odds = bins * weights[:, None]
+    total = gathered.totals(log_odds)[gathered.noisy]
+
+    def mean(at: float) -> float:
+        return float(_probability(at + total).mean())
+
+    share = GoodShare(mean(odds), mean(odds - 1.96 * doubt), mean(odds + 1.96 * doubt))
+    used = log_odds.any(1)
+    # what is added to the odds is those of the share: signals carry the rest
+    log_odds[used] += (odds - share.odds[0]) / max(int(used.sum()), 1)
+    total = gathered.totals(log_odds)[gathered.noisy]
+    before = gathered.totals(gathered.log_odds)[gathered.noisy]
+    under = [(before <= level).mean() for level in gathered.idling]
+    return Told(log_odds, share, np.quantile(total, under))
+
+
+def rewrite(evidence: Evidence, gathered: Gathered, told: Told | None) -> None:
+    """Put what was learned from labels into the evidence; without any, what was there before."""
+    log_odds = gathered.log_odds if told is None else told.log_odds
+    share = gathered.share if told is None else told.share
+    idling = gathered.idling if told is None else told.idling
+    for name, middles, odds in zip(gathered.names, gathered.middles, log_odds, strict=True):
+        i = STEP_SIGNALS.index(name)
+        evidence.log_odds[i] = torch.from_numpy(odds)
+        if odds.any():
+            evidence.middles[i] = torch.from_numpy(middles)
+    point = [share.point, share.low, share.high]
+    evidence.good_share.copy_(torch.tensor(point, dtype=torch.float64))
+    evidence.idling.copy_(torch.from_numpy(idling))
+
+
+def judge_again(
+    judged: CrossJudged | None, gathered: Gathered, before: Evidence, after: Evidence
+) -> CrossJudged | None:
+    """By folds, each probability moved by as much as labels move the step's log-odds."""
+    if judged is None:
+        return None
+    rows = [STEP_SIGNALS.index(name) for name in gathered.names]
+    moved = []
+    for evidence in (before, after):
+        total = gathered.totals(evidence.log_odds[rows].numpy())
+        total[~gathered.acts] = float(evidence.idling[0])
+        moved.append(evidence.share().odds[0] + total)
+    change = moved[1] - moved[0]
+
+    def move(good: Array, by: Array) -> Array:
+        p = np.clip(good.astype(float), 1e-3, 1 - 1e-3)
+        return _probability(np.log(p / (1 - p)) + by).astype(np.float16)
+
+    clean = judged.clean
+    return CrossJudged(
+        move(judged.good, change[gathered.n_clean :]),
+        judged.fold,
+        judged.fingerprint,
+        None if clean is None else move(clean, change[: gathered.n_clean]),
+    )
+
+
+def _weigh(gathered: Gathered, said: Array, counts: Array) -> Array:
+    """What each bin is worth, labelled steps known; of unheard signals too. (S, N_BINS)"""
+    clean = np.flatnonzero(gathered.acts[: gathered.n_clean])
+    clean = clean[~(said[clean] < 0.5)]  # a clean step that a person calls bad is no example
+    noisy, signals = gathered.noisy, gathered.signals.astype(float)
+    heard = gathered.log_odds.any(1)
+    point = float(np.clip(gathered.share.point, 0.02, 0.98))
+    found = np.zeros((len(signals), N_BINS))
+    groups = [np.flatnonzero(heard)] if heard.any() else []
+    groups += [
+        np.append(groups[0] if groups else [], i).astype(int) for i in np.flatnonzero(~heard)
+    ]
+    for group in groups:  # an unheard one beside those that are, so that it changes none of them
+        odds = weigh_signals(
+            [signals[i][clean] for i in group],
+            [signals[i][noisy] for i in group],
+            point,
+            known=said[noisy],
+            count=_KNOWN * counts[noisy],
+        )
+        for i, values in zip(group, odds, strict=True):
+            if not found[i].any():
+                found[i] = values
+    return found
+
+
+def _regress(
+    each: Array, said: Array, counts: Array, heard: Array, share: GoodShare
+) -> tuple[Array, float, float]:
+    """Weights of the signals (S,), the odds of "good" and how unsure these are, from what signals
+    (S, L) and people (L,) say of labelled steps."""
+    from scipy.optimize import minimize
+
+    low, high = share.odds[1:]
+    width = max((high - low) / (2 * 1.96), _SURE)
+    first = np.append(np.where(heard, 1.0, 0.0), share.odds[0])
+    spread = np.append(np.where(heard, _SPREAD, _OTHERS), width)
+    inputs = np.vstack([each, np.ones(len(said))])
+
+    def cost(x: Array) -> tuple[float, Array]:
+        p = _probability(x @ inputs)
+        answers = WRONG + (1 - 2 * WRONG) * p  # how often a person will say good
+        good = (said - WRONG) / (1 - 2 * WRONG)
+        loss = -(good * np.log(answers) + (1 - good) * np.log(1 - answers))
+        slope = (answers - good) / (answers * (1 - answers)) * (1 - 2 * WRONG) * p * (1 - p)
+        away = (x - first) / spread
+        value = float((counts * loss).sum() + 0.5 * (away**2).sum())
+        return value, inputs @ (counts * slope) + away / spread
+
+    bounds = [(0.0, None)] * len(each) + [(None, None)]
+    found = minimize(cost, first, jac=True, bounds=bounds, method="L-BFGS-B")
+    p = _probability(found.x @ inputs)
+    doubt = 1.0 / np.sqrt(1.0 / width**2 + float((counts * p * (1 - p)).sum()))
+    return found.x[:-1].copy(), float(found.x[-1]), float(doubt)
+
+
+def _probability(log_odds: Array) -> Array:
+    return np.asarray(1.0 / (1.0 + np.exp(-log_odds)))
