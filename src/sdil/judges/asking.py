@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from sdil.labels import Label
 from sdil.scores import StepScores
-from sdil.segmentation import segments_of
+from sdil.segmentation import change_points
 
 LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
+PENALTY = 0.05
+"""By how much a cut between spans must lower the squared error of the score."""
 _MOST = 3_000  # spans that are looked through
 _ALIKE = 0.5  # distance of what signals say, in their range of 2, at which spans are alike
 _LEAST = 0.1  # of interest in a span that the judge is sure of
@@ -47,13 +50,17 @@ class Question:
 
 
 def spans_of(scores: Sequence[StepScores]) -> list[tuple[int, int, int]]:
-    """All spans that could be asked for: number of the episode, first step, one past the last."""
-    return [
-        (i, first, min(first + LONGEST, segment.stop))
-        for i, judged in enumerate(scores)
-        for segment in segments_of(judged)
-        for first in range(segment.start, segment.stop, LONGEST)
-    ]
+    """All spans that could be asked for: number of the episode, first step, one past the last.
+
+    They are cut finer than the segments that are shown elsewhere: of a mixed span a person can only
+    say that it is neither.
+    """
+    found = []
+    for i, judged in enumerate(scores):
+        cuts = [0, *change_points(judged.optimality, PENALTY).tolist(), len(judged.optimality)]
+        for start, stop in pairwise(cuts):
+            found += [(i, a, min(a + LONGEST, stop)) for a in range(start, stop, LONGEST)]
+    return found
 
 
 def choose(
