@@ -17,6 +17,7 @@ import numpy as np
 from sdil.labels import Label
 from sdil.scores import StepScores
 from sdil.segmentation import change_points
+from sdil.spaces import Array
 
 LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
@@ -52,12 +53,16 @@ class Question:
 def spans_of(scores: Sequence[StepScores]) -> list[tuple[int, int, int]]:
     """All spans that could be asked for: number of the episode, first step, one past the last.
 
-    They are cut finer than the segments that are shown elsewhere: of a mixed span a person can only
-    say that it is neither.
+    Stretches whose scores stand about equally high among all: how far scores are apart says how
+    much the judge knows, and people see what it does not.
     """
+    if not scores:
+        return []
+    lengths = [len(judged.optimality) for judged in scores]
+    ranks = _ranks(np.concatenate([judged.optimality for judged in scores]))
     found = []
-    for i, judged in enumerate(scores):
-        cuts = [0, *change_points(judged.optimality, PENALTY).tolist(), len(judged.optimality)]
+    for i, high in enumerate(np.split(ranks, np.cumsum(lengths)[:-1])):
+        cuts = [0, *change_points(high, PENALTY).tolist(), len(high)]
         for start, stop in pairwise(cuts):
             found += [(i, a, min(a + LONGEST, stop)) for a in range(start, stop, LONGEST)]
     return found
@@ -73,7 +78,7 @@ def choose(
         spans = [spans[i] for i in np.sort(chosen)]
     if not spans:
         return []
-    said = np.array([_says(scores[i], a, b) for i, a, b in spans])  # (K, S)
+    said = _said(scores, spans)  # (K, S)
     length = np.array([b - a for _, a, b in spans], float)
     score = np.array([scores[i].optimality[a:b].mean() for i, a, b in spans])
     doubt = np.array([_doubt(scores[i], a, b) for i, a, b in spans])
@@ -98,10 +103,22 @@ def choose(
     return found
 
 
-def _says(judged: StepScores, start: int, stop: int) -> list[float]:
-    """The mean of each signal over a span."""
-    parts = judged.parts or {"": judged.optimality}
-    return [float(part[start:stop].mean()) for part in parts.values()]
+def _said(scores: Sequence[StepScores], spans: Sequence[tuple[int, int, int]]) -> Array:
+    """How high each signal rates each span among all steps, from -1 to 1. (K, S)"""
+    first = np.cumsum([0, *(len(judged.optimality) for judged in scores)])
+    found = []
+    for name in scores[0].parts or ("",):
+        each = [judged.parts[name] if name else judged.optimality for judged in scores]
+        ranks = _ranks(np.concatenate(each))
+        found.append([ranks[first[i] + a : first[i] + b].mean() for i, a, b in spans])
+    return np.array(found).T
+
+
+def _ranks(values: Array) -> Array:
+    """From -1, the lowest, to 1; equals share theirs. (N,)"""
+    from scipy.stats import rankdata
+
+    return np.asarray(2 * (rankdata(values) - 0.5) / max(len(values), 1) - 1)
 
 
 def _doubt(judged: StepScores, start: int, stop: int) -> float:

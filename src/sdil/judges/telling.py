@@ -3,10 +3,12 @@
 The judge keeps what its witnesses said of the steps that it was fitted to, by those that never saw
 their groups (`Gathered`). So labels are taken in without training a network again:
 
-1. What bins of signals are worth is found as before (`joining.py`), with labelled steps as known.
-2. A weight of each signal and the odds of "good" follow from the labels (logistic regression).
-   Before any answer a weight is what it was, 1 for a signal that is heard and 0 for another, and
-   the odds are those of the estimated share, as unsure as its interval is wide.
+1. What bins of heard signals are worth is found as before (`joining.py`), with labelled steps as
+   known.
+2. Logistic regression of the labels gives each signal two weights, of what its bins are worth by
+   then and of the plain rank of a bin, and the odds of "good". Before any answer the first is 1 for
+   a signal that is heard, the second 0, and the odds are those of the estimated share, as unsure as
+   its interval is wide. Neither is ever negative: more is never worse.
 3. The share of good steps is the mean probability of noisy steps then.
 
 A person may be wrong: an answer is taken for wrong in one case of ten (`WRONG`). A span counts as
@@ -34,11 +36,12 @@ WRONG = 0.1
 SPAN = 4.0
 """A span counts as so many steps at most."""
 _KNOWN = 20.0  # a labelled step counts as so many noisy ones where bins are weighed
-_SPREAD = 0.5  # how far, before any answer, weights may be from what they were
-_OTHERS = 0.3  # the same of signals that are not heard
+_SPREAD = 0.5  # how far, before any answer, the weight of what bins are worth may be from 1
+_RANKS = 1.0  # the same of the weight of a signal's plain ranks from 0
+_UNHEARD = 0.5  # the same where the signal is not heard
 _SURE = 0.5  # the least standard deviation of the odds of "good" before any answer
 _ARRAYS = ("signals", "middles", "log_odds", "idling", "acts", "place")
-_HEARD = 0.15  # a signal of a lower weight is not heard
+_HEARD = 0.2  # log-odds between its bins that an unheard signal must come to, to be heard
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,10 +138,16 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     counts = np.zeros(len(said))
     counts[known] = np.minimum(1.0, SPAN / np.bincount(span[known])[span[known]])
     bins = _weigh(gathered, said, counts)
-    each = np.stack([of_signal[known] for of_signal in gathered.each(bins)])
-    weights, odds, doubt = _regress(each, said[known], counts[known], heard, gathered.share)
-    weights[weights < _HEARD] = 0.0
-    log_odds = bins * weights[:, None]
+    ranks = np.tile(np.linspace(-1, 1, N_BINS), (len(bins), 1))
+    each = [x[known] for table in (bins, ranks) for x in gathered.each(table)]
+    away = np.concatenate([np.where(heard, _SPREAD, 1e-6), np.where(heard, _RANKS, _UNHEARD)])
+    first = np.concatenate([np.where(heard, 1.0, 0.0), np.zeros(len(heard))])
+    weights, odds, doubt = _regress(
+        np.stack(each), said[known], counts[known], first, away, gathered.share
+    )
+    by_bins, by_ranks = np.split(weights, 2)
+    log_odds = bins * by_bins[:, None] + ranks * by_ranks[:, None]
+    log_odds[~heard & (np.ptp(log_odds, axis=1) < _HEARD)] = 0.0
     total = gathered.totals(log_odds)[gathered.noisy]
 
     def mean(at: float) -> float:
@@ -197,42 +206,33 @@ def judge_again(
 
 
 def _weigh(gathered: Gathered, said: Array, counts: Array) -> Array:
-    """What each bin is worth, labelled steps known; of unheard signals too. (S, N_BINS)"""
+    """What each bin of the heard signals is worth, labelled steps known. (S, N_BINS)"""
     clean = np.flatnonzero(gathered.acts[: gathered.n_clean])
     clean = clean[~(said[clean] < 0.5)]  # a clean step that a person calls bad is no example
     noisy, signals = gathered.noisy, gathered.signals.astype(float)
-    heard = gathered.log_odds.any(1)
-    point = float(np.clip(gathered.share.point, 0.02, 0.98))
+    heard = np.flatnonzero(gathered.log_odds.any(1))
     found = np.zeros((len(signals), N_BINS))
-    groups = [np.flatnonzero(heard)] if heard.any() else []
-    groups += [
-        np.append(groups[0] if groups else [], i).astype(int) for i in np.flatnonzero(~heard)
-    ]
-    for group in groups:  # an unheard one beside those that are, so that it changes none of them
-        odds = weigh_signals(
-            [signals[i][clean] for i in group],
-            [signals[i][noisy] for i in group],
-            point,
+    if len(heard):
+        found[heard] = weigh_signals(
+            [signals[i][clean] for i in heard],
+            [signals[i][noisy] for i in heard],
+            float(np.clip(gathered.share.point, 0.02, 0.98)),
             known=said[noisy],
             count=_KNOWN * counts[noisy],
         )
-        for i, values in zip(group, odds, strict=True):
-            if not found[i].any():
-                found[i] = values
     return found
 
 
 def _regress(
-    each: Array, said: Array, counts: Array, heard: Array, share: GoodShare
+    each: Array, said: Array, counts: Array, before: Array, away: Array, share: GoodShare
 ) -> tuple[Array, float, float]:
-    """Weights of the signals (S,), the odds of "good" and how unsure these are, from what signals
-    (S, L) and people (L,) say of labelled steps."""
+    """Weights of the inputs (F,), the odds of "good" and how unsure these are, from inputs (F, L)
+    and what people say (L,) of labelled steps. Weights were `before` (F,), and may be `away`."""
     from scipy.optimize import minimize
 
     low, high = share.odds[1:]
     width = max((high - low) / (2 * 1.96), _SURE)
-    first = np.append(np.where(heard, 1.0, 0.0), share.odds[0])
-    spread = np.append(np.where(heard, _SPREAD, _OTHERS), width)
+    first, spread = np.append(before, share.odds[0]), np.append(away, width)
     inputs = np.vstack([each, np.ones(len(said))])
 
     def cost(x: Array) -> tuple[float, Array]:
@@ -241,9 +241,9 @@ def _regress(
         good = (said - WRONG) / (1 - 2 * WRONG)
         loss = -(good * np.log(answers) + (1 - good) * np.log(1 - answers))
         slope = (answers - good) / (answers * (1 - answers)) * (1 - 2 * WRONG) * p * (1 - p)
-        away = (x - first) / spread
-        value = float((counts * loss).sum() + 0.5 * (away**2).sum())
-        return value, inputs @ (counts * slope) + away / spread
+        far = (x - first) / spread
+        value = float((counts * loss).sum() + 0.5 * (far**2).sum())
+        return value, inputs @ (counts * slope) + far / spread
 
     bounds = [(0.0, None)] * len(each) + [(None, None)]
     found = minimize(cost, first, jac=True, bounds=bounds, method="L-BFGS-B")
