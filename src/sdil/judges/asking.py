@@ -23,7 +23,7 @@ LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
 PENALTY = 0.05
 """By how much a cut between spans must lower the squared error of the score."""
-_MOST = 3_000  # spans that are looked through
+_MOST = 1_500  # spans that are looked through
 _ALIKE = 0.5  # distance of what signals say, in their range of 2, at which spans are alike
 _LEAST = 0.1  # of interest in a span that the judge is sure of
 
