@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from sdil.judges.deminf import DemInf as DemInf
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
+    from sdil.labels import Label as Label
+    from sdil.labels import load_labels as load_labels
+    from sdil.labels import save_labels as save_labels
     from sdil.nested import flatten_actions as flatten_actions
     from sdil.runs import judge as judge
     from sdil.runs import resume as resume
@@ -78,6 +81,7 @@ _HOMES = {
     "Demonstrations": "sdil.demonstrations",
     "DemInf": "sdil.algorithms",
     "Judge": "sdil.algorithms",
+    "Label": "sdil.labels",
     "ListenToValue": "sdil.acting",
     "PU": "sdil.algorithms",
     "Sample": "sdil.acting",
@@ -100,9 +104,11 @@ _HOMES = {
     "action_metrics": "sdil.evaluation.metrics",
     "evaluate": "sdil.evaluation.rollout",
     "load_demonstrations": "sdil.formats.folder",
+    "load_labels": "sdil.labels",
     "load_policy": "sdil.algorithms",
     "load_truth": "sdil.formats.folder",
     "save_demonstrations": "sdil.formats.folder",
+    "save_labels": "sdil.labels",
     "threads": "sdil.cores",
 }
 __all__ = [*_HOMES, "__version__"]

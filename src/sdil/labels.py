@@ -228,16 +228,16 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _label_of(row: Mapping[str, Any]) -> Label:
-    values = {c: "" if row.get(c) is None else row[c] for c in COLUMNS}
+    values = {c: "" if row.get(c) is None else str(row[c]) for c in COLUMNS}
+    steps = {}
     for column in ("first_step", "last_step"):
         try:
-            values[column] = int(str(values[column]))
+            steps[column] = int(values.pop(column))
         except ValueError:
             raise InputError(
-                f"{column} is {values[column]!r}, not a whole number from 0 on"
+                f"{column} is {str(row[column])!r}, not a whole number from 0 on"
             ) from None
-    texts = {c: str(v) for c, v in values.items() if not c.endswith("_step")}
-    return Label(first_step=values["first_step"], last_step=values["last_step"], **texts)
+    return Label(first_step=steps["first_step"], last_step=steps["last_step"], **values)
 
 
 def _quoted(path: Path) -> str:

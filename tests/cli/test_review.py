@@ -173,7 +173,8 @@ def test_a_person_labels_by_keys_and_a_killed_server_loses_nothing(place):
 
     def start():
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        lines = [child.stdout.readline() for _ in range(3)]
+        with child.stdout as said:
+            lines = [said.readline() for _ in range(2)]
         return child, lines[1].strip()
 
     child, address = start()

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from sdil.judges.telling import SPAN
 from sdil.labels import Label
 from sdil.scores import StepScores
 from sdil.segmentation import change_points
@@ -21,7 +22,7 @@ from sdil.spaces import Array
 
 LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
-PENALTY = 0.05
+PENALTY = 0.5
 """By how much a cut between spans must lower the squared error of the score."""
 _MOST = 1_500  # spans that are looked through
 _ALIKE = 0.5  # distance of what signals say, in their range of 2, at which spans are alike
@@ -85,6 +86,8 @@ def choose(
     dispute = said.std(1) if said.shape[1] > 1 else np.zeros(len(spans))
     far = ((said[:, None] - said[None]) ** 2).mean(2)
     alike = np.exp(-far / (2 * (_ALIKE / 2) ** 2)).astype(np.float32)
+    # a longer span says more, and of a mixed one a person can only say that it is neither
+    worth = np.minimum(length, SPAN) * np.maximum(1.0 - _mixed(scores, spans), 0.05) ** 2
     interest = length * (_LEAST + doubt + dispute)
     covered = np.zeros(len(spans), np.float32)
     known = np.array([_labelled(ids[i], a, b, labels) for i, a, b in spans])
@@ -93,7 +96,7 @@ def choose(
     found: list[Question] = []
     while len(found) < min(n, int((~known).sum()) + len(found)):
         gain = (np.maximum(alike - covered, 0.0) * interest).sum(1)
-        gain *= np.where(known, 0.0, np.minimum(length, 4.0))  # a longer span says more
+        gain *= np.where(known, 0.0, worth)
         at = int(gain.argmax()) if gain.any() else int(np.flatnonzero(~known)[0])
         episode, first, stop = spans[at]
         stands = int(((alike[at] > 0.5) & (covered < 0.5)) @ length)
@@ -112,6 +115,13 @@ def _said(scores: Sequence[StepScores], spans: Sequence[tuple[int, int, int]]) -
         ranks = _ranks(np.concatenate(each))
         found.append([ranks[first[i] + a : first[i] + b].mean() for i, a, b in spans])
     return np.array(found).T
+
+
+def _mixed(scores: Sequence[StepScores], spans: Sequence[tuple[int, int, int]]) -> Array:
+    """How far apart a span's own steps are: standard deviation of the scores' ranks. (K,)"""
+    first = np.cumsum([0, *(len(judged.optimality) for judged in scores)])
+    ranks = _ranks(np.concatenate([judged.optimality for judged in scores]))
+    return np.array([ranks[first[i] + a : first[i] + b].std() for i, a, b in spans])
 
 
 def _ranks(values: Array) -> Array:

@@ -134,7 +134,7 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     if not len(known) or not len(gathered.names):
         return None
     said = WRONG + (1 - 2 * WRONG) * said
-    heard = gathered.log_odds.any(1)
+    heard = np.asarray(gathered.log_odds.any(1))
     counts = np.zeros(len(said))
     counts[known] = np.minimum(1.0, SPAN / np.bincount(span[known])[span[known]])
     bins = _weigh(gathered, said, counts)
