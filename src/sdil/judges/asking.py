@@ -26,7 +26,7 @@ PENALTY = 0.5
 """By how much a cut between spans must lower the squared error of the score."""
 _MOST = 1_500  # spans that are looked through
 _ALIKE = 0.5  # distance of what signals say, in their range of 2, at which spans are alike
-_LEAST = 0.1  # of interest in a span that the judge is sure of
+_LEAST = 1.0  # of interest in a span that the judge is sure of
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ their groups (`Gathered`). So labels are taken in without training a network aga
    then and of the plain rank of a bin, and the odds of "good". Before any answer the first is 1 for
    a signal that is heard, the second 0, and the odds are those of the estimated share, as unsure as
    its interval is wide. Neither is ever negative: more is never worse.
+   How far weights may move is tried on answers that are left out in turn; where these are not
+   served, signals are weighed as before and the odds alone are learned.
 3. The share of good steps is the mean probability of noisy steps then.
 
 A person may be wrong: an answer is taken for wrong in one case of ten (`WRONG`). A span counts as
@@ -39,6 +41,8 @@ _KNOWN = 20.0  # a labelled step counts as so many noisy ones where bins are wei
 _SPREAD = 0.5  # how far, before any answer, the weight of what bins are worth may be from 1
 _RANKS = 1.0  # the same of the weight of a signal's plain ranks from 0
 _UNHEARD = 0.5  # the same where the signal is not heard
+_FREEDOMS = (0.0, 0.3, 1.0)  # shares of these; the one that serves left-out answers is taken
+_PARTS = 5  # that answers are left out in
 _SURE = 0.5  # the least standard deviation of the odds of "good" before any answer
 _ARRAYS = ("signals", "middles", "log_odds", "idling", "acts", "place")
 _HEARD = 0.2  # log-odds between its bins that an unheard signal must come to, to be heard
@@ -134,20 +138,10 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     if not len(known) or not len(gathered.names):
         return None
     said = WRONG + (1 - 2 * WRONG) * said
-    heard = np.asarray(gathered.log_odds.any(1))
     counts = np.zeros(len(said))
     counts[known] = np.minimum(1.0, SPAN / np.bincount(span[known])[span[known]])
-    bins = _weigh(gathered, said, counts)
-    ranks = np.tile(np.linspace(-1, 1, N_BINS), (len(bins), 1))
-    each = [x[known] for table in (bins, ranks) for x in gathered.each(table)]
-    away = np.concatenate([np.where(heard, _SPREAD, 1e-6), np.where(heard, _RANKS, _UNHEARD)])
-    first = np.concatenate([np.where(heard, 1.0, 0.0), np.zeros(len(heard))])
-    weights, odds, doubt = _regress(
-        np.stack(each), said[known], counts[known], first, away, gathered.share
-    )
-    by_bins, by_ranks = np.split(weights, 2)
-    log_odds = bins * by_bins[:, None] + ranks * by_ranks[:, None]
-    log_odds[~heard & (np.ptp(log_odds, axis=1) < _HEARD)] = 0.0
+    freedom = _choose_freedom(gathered, said, counts, span)
+    log_odds, odds, doubt = _weigh(gathered, said, counts, freedom)
     total = gathered.totals(log_odds)[gathered.noisy]
 
     def mean(at: float) -> float:
@@ -205,7 +199,54 @@ def judge_again(
     )
 
 
-def _weigh(gathered: Gathered, said: Array, counts: Array) -> Array:
+def _choose_freedom(gathered: Gathered, said: Array, counts: Array, span: Array) -> float:
+    """How far weights may move: as far as serves answers that are left out, in turn."""
+    spans = np.unique(span[counts > 0])
+    if len(spans) < _PARTS:
+        return _FREEDOMS[0]
+    found = np.zeros((len(_FREEDOMS), len(spans)))
+    for part in range(_PARTS):
+        mine = np.arange(len(spans)) % _PARTS == part
+        out = np.isin(span, spans[mine]) & (counts > 0)
+        fewer, some = np.where(out, np.nan, said), np.where(out, 0.0, counts)
+        for i, freedom in enumerate(_FREEDOMS):
+            log_odds, odds, _ = _weigh(gathered, fewer, some, freedom)
+            p = WRONG + (1 - 2 * WRONG) * _probability(odds + gathered.totals(log_odds)[out])
+            good = (said[out] - WRONG) / (1 - 2 * WRONG)
+            likely = counts[out] * (good * np.log(p) + (1 - good) * np.log(1 - p))
+            found[i, mine] = [likely[span[out] == one].sum() for one in spans[mine]]
+    gain = found - found[0]
+    sure = gain.mean(1) - gain.std(1) / np.sqrt(len(spans))  # a standard error under the mean
+    return _FREEDOMS[int(sure.argmax())]
+
+
+def _weigh(
+    gathered: Gathered, said: Array, counts: Array, freedom: float
+) -> tuple[Array, float, float]:
+    """What bins are worth (S, N_BINS), the odds of "good" and how unsure these are. With no freedom
+    signals are weighed as before, and the odds alone are learned."""
+    known = np.flatnonzero(counts > 0)
+    heard = np.asarray(gathered.log_odds.any(1))
+    bins = _weigh_bins(gathered, said, counts) if freedom else gathered.log_odds
+    ranks = np.tile(np.linspace(-1, 1, N_BINS), (len(bins), 1))
+    each = [x[known] for table in (bins, ranks) for x in gathered.each(table)]
+    away = np.concatenate([np.where(heard, _SPREAD, 0.0), np.where(heard, _RANKS, _UNHEARD)])
+    first = np.concatenate([np.where(heard, 1.0, 0.0), np.zeros(len(heard))])
+    weights, odds, doubt = _regress(
+        np.stack(each),
+        said[known],
+        counts[known],
+        first,
+        np.maximum(freedom * away, 1e-6),
+        gathered.share,
+    )
+    by_bins, by_ranks = np.split(weights, 2)
+    log_odds = bins * by_bins[:, None] + ranks * by_ranks[:, None]
+    log_odds[~heard & (np.ptp(log_odds, axis=1) < _HEARD)] = 0.0
+    return log_odds, odds, doubt
+
+
+def _weigh_bins(gathered: Gathered, said: Array, counts: Array) -> Array:
     """What each bin of the heard signals is worth, labelled steps known. (S, N_BINS)"""
     clean = np.flatnonzero(gathered.acts[: gathered.n_clean])
     clean = clean[~(said[clean] < 0.5)]  # a clean step that a person calls bad is no example
@@ -235,21 +276,21 @@ def _regress(
     first, spread = np.append(before, share.odds[0]), np.append(away, width)
     inputs = np.vstack([each, np.ones(len(said))])
 
-    def cost(x: Array) -> tuple[float, Array]:
-        p = _probability(x @ inputs)
+    def cost(far: Array) -> tuple[float, Array]:  # in standard deviations from what was before
+        p = _probability((first + spread * far) @ inputs)
         answers = WRONG + (1 - 2 * WRONG) * p  # how often a person will say good
         good = (said - WRONG) / (1 - 2 * WRONG)
         loss = -(good * np.log(answers) + (1 - good) * np.log(1 - answers))
         slope = (answers - good) / (answers * (1 - answers)) * (1 - 2 * WRONG) * p * (1 - p)
-        far = (x - first) / spread
         value = float((counts * loss).sum() + 0.5 * (far**2).sum())
-        return value, inputs @ (counts * slope) + far / spread
+        return value, spread * (inputs @ (counts * slope)) + far
 
-    bounds = [(0.0, None)] * len(each) + [(None, None)]
-    found = minimize(cost, first, jac=True, bounds=bounds, method="L-BFGS-B")
-    p = _probability(found.x @ inputs)
+    bounds = [(-b / s, None) for b, s in zip(before, away, strict=True)] + [(None, None)]
+    found = minimize(cost, np.zeros(len(first)), jac=True, bounds=bounds, method="L-BFGS-B")
+    x = first + spread * found.x
+    p = _probability(x @ inputs)
     doubt = 1.0 / np.sqrt(1.0 / width**2 + float((counts * p * (1 - p)).sum()))
-    return found.x[:-1].copy(), float(found.x[-1]), float(doubt)
+    return x[:-1], float(x[-1]), float(doubt)
 
 
 def _probability(log_odds: Array) -> Array:
