@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from sdil.judges.telling import SPAN
 from sdil.labels import Label
 from sdil.scores import StepScores
 from sdil.segmentation import change_points
@@ -86,8 +85,8 @@ def choose(
     dispute = said.std(1) if said.shape[1] > 1 else np.zeros(len(spans))
     far = ((said[:, None] - said[None]) ** 2).mean(2)
     alike = np.exp(-far / (2 * (_ALIKE / 2) ** 2)).astype(np.float32)
-    # a longer span says more, and of a mixed one a person can only say that it is neither
-    worth = np.minimum(length, SPAN) * np.maximum(1.0 - _mixed(scores, spans), 0.05) ** 2
+    # of a mixed span a person can only say that it is neither
+    worth = np.maximum(1.0 - _mixed(scores, spans), 0.05) ** 2
     interest = length * (_LEAST + doubt + dispute)
     covered = np.zeros(len(spans), np.float32)
     known = np.array([_labelled(ids[i], a, b, labels) for i, a, b in spans])
