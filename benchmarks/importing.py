@@ -148,7 +148,8 @@ def bare_zarr(path: Path) -> Any:
 def write_minari(folder: Path, data: list[dict[str, Any]]) -> Path:
     from layouts import write_minari  # type: ignore[import-not-found]
 
-    made = [{**e, "object": np.zeros((len(e["state"]), 1, 1), np.float32)} for e in data]
+    unused = {"object": np.zeros((_LENGTH + 1, 1, 1), np.float32), "image": None}
+    made = [{**e, **unused} for e in data]
     return Path(write_minari(folder / "set-v0", made, layout="dict"))
 
 
@@ -263,8 +264,8 @@ def main(
             )
             if judge and case is wanted[-1]:
                 began = time.perf_counter()
-                sdil.judge(sdil.Judge(), folder / "imported", Path(place) / "judged")
-                print(f"judged in {time.perf_counter() - began:.0f} s")
+                sdil.judge(sdil.Judge(), folder / "imported", Path(place) / "judged", threads=2)
+                print(f"judged in {time.perf_counter() - began:.0f} s with two threads")
 
 
 if __name__ == "__main__":

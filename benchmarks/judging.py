@@ -3,11 +3,15 @@
     python benchmarks/judging.py                      # the table of docs/score.md
     python benchmarks/judging.py --settings fourrooms:30 all-bad:30 --seeds 100 101
     python benchmarks/judging.py --valid 100          # what a large valid lets hear
+    python benchmarks/judging.py --settings mass-interrupted:10 mass-aims:10 --noisy 200
 
 A setting is a task and a number of clean demonstrations, all told: nothing is held out, no `valid`.
 600 noisy episodes. "detours" are good episodes of FourRooms with detours in them; "all-good" are
-more episodes of the expert, "all-bad" take the planner's worst action at each step. The truth is
-only compared with.
+more episodes of the expert, "all-bad" take the planner's worst action at each step.
+"mass-interrupted" and "mass-aims" are a made-up world in which states never come again
+(common/pushed_mass.py). The truth is only compared with. "At matched length" is the AUROC among
+episodes that are about as long as one another, "likelihood" that of the likelihood of the action
+under clones of the clean set, on its own.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import numpy as np
 import tyro
 
 import sdil
+from common import pushed_mass
 from common.report import begin, finish, markdown, measure_all
 
 SETTINGS = (
@@ -38,6 +43,8 @@ SETTINGS = (
 COLUMNS = (
     "setting",
     "AUROC",
+    "at matched length",
+    "likelihood",
     "truly good",
     "estimated",
     "interval",
@@ -50,21 +57,24 @@ COLUMNS = (
 
 
 def collect(setting: str, noisy: int, seed: int) -> tuple[sdil.Demonstrations, Any]:
-    """Demonstrations, and which noisy steps are good. (N,)"""
+    """Demonstrations, and which steps of each noisy episode are good."""
     name, size = setting.rsplit(":", 1)
     clean = int(size)
+    if name.startswith("mass-"):
+        kind: Any = name.removeprefix("mass-")
+        return pushed_mass.collect(clean, noisy, kind, seed)
     if name == "all-good":
         demos, truth = sdil.get_task("fourrooms").collect(clean=clean + noisy, noisy=1, seed=seed)
         every = list(demos.clean)
         return (
             sdil.Demonstrations(clean=every[:clean], noisy=every[clean:], spaces=demos.spaces),
-            np.concatenate(truth.clean_good[clean:]),
+            list(truth.clean_good[clean:]),
         )
     noises = {"detours": "segments", "all-bad": "worst"}
     task, noise = ("fourrooms", noises[name]) if name in noises else (name, "paper")
     options: dict[str, Any] = {"clean": clean, "noisy": noisy, "seed": seed, "noise": noise}
     demos, truth = sdil.get_task(task).collect(**options)
-    return demos, np.concatenate(truth.noisy_good)
+    return demos, list(truth.noisy_good)
 
 
 def run_cell(setting: str, noisy: int, seed: int, valid: int) -> dict[str, Any]:
@@ -72,10 +82,12 @@ def run_cell(setting: str, noisy: int, seed: int, valid: int) -> dict[str, Any]:
     import torch
 
     from sdil.evaluation.calibration import calibration_of_scores
-    from sdil.evaluation.scores import compare_with_truth
+    from sdil.evaluation.scores import auroc_at_matched_length, compare_with_truth
 
     torch.set_num_threads(1)
-    demos, good = collect(setting, noisy, seed)
+    demos, truth = collect(setting, noisy, seed)
+    good = np.concatenate(truth)
+    episode = np.repeat(np.arange(len(truth)), [len(each) for each in truth])
     begun = time.process_time()
     judge = sdil.Judge().fit(demos, seed=seed)
     seconds = time.process_time() - begun
@@ -85,6 +97,8 @@ def run_cell(setting: str, noisy: int, seed: int, valid: int) -> dict[str, Any]:
         "setting": setting,
         "seed": seed,
         "auroc": compare_with_truth(scores, good)[0],
+        "matched": auroc_at_matched_length(scores, good, episode),
+        "likelihood": compare_with_truth(likelihood(judge, demos), good)[0],
         "good": float(good.mean()),
         "point": share.point,
         "low": share.low,
@@ -99,6 +113,17 @@ def run_cell(setting: str, noisy: int, seed: int, valid: int) -> dict[str, Any]:
         told = sdil.Judge().fit(demos, valid=more.clean_only(), seed=seed)
         cell["heard_with_valid"] = [f"{s.output}: {s.name}" for s in told.signals if s.heard]
     return cell
+
+
+def likelihood(judge: Any, demos: sdil.Demonstrations) -> Any:
+    """How likely clones of the clean set find each noisy action, in logarithms. (N,)"""
+    import torch
+
+    from sdil.windows import Windows
+
+    windows = Windows(demos.noisy, 0, judge.tensors()["inputs"])
+    found = judge.evidence.tell("likelihood", windows, torch.arange(len(windows)))
+    return found.nan_to_num(0.0).numpy()
 
 
 def main(
@@ -137,11 +162,16 @@ def line(setting: str, mine: list[dict[str, Any]]) -> list[str]:
     def mean(key: str) -> float:
         return float(np.mean([c[key] for c in mine]))
 
-    known = [c["auroc"] for c in mine if c["auroc"] is not None]
+    def spread(key: str) -> str:
+        known = [c[key] for c in mine if c[key] is not None]
+        return f"{np.mean(known):.2f} ± {np.std(known):.2f}" if known else ""
+
     covers = sum(c["low"] <= c["good"] <= c["high"] for c in mine)
     return [
         setting,
-        "" if not known else f"{np.mean(known):.2f} ± {np.std(known):.2f}",
+        spread("auroc"),
+        spread("matched"),
+        spread("likelihood"),
         f"{mean('good'):.2f}",
         f"{mean('point'):.2f}",
         f"{mean('low'):.2f} to {mean('high'):.2f}",

@@ -40,6 +40,8 @@ SMALLEST = {
         "--settings fourrooms:5 --shares 0.1 --noisy 20 --recorded 20 --seeds 0 --workers 1",
         2,
     ),
+    "scale": ("--sizes 1000 2000 --kinds discrete --stages load score page", 2),
+    "many_workers": ("--steps 1000 --workers 1 2 --parts 2", 2),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""

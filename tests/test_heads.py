@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sdil import InputError
+from sdil import BC, InputError
 from sdil.heads import FLOOR, Categorical, Mixture, Regression, make_head
 from sdil.nested import shape_actions
 
@@ -109,6 +109,10 @@ def test_the_spread_has_a_floor_and_a_temperature_widens_it():
     assert float(at_most) <= -np.log(FLOOR * np.sqrt(2 * np.pi)) + 1e-4
     softer = head.log_prob(sure, head.mode(sure), temperature=3.0)
     assert float(softer) < float(at_most)
+    assert BC().floor == FLOOR
+    wider = make_head(BOX, floor=0.4)
+    wider.fit(torch.from_numpy(data(np.random.default_rng(3))))
+    assert float(wider.log_prob(sure, wider.mode(sure))) < float(at_most) - 0.5
     head.soften(torch.nn.Sequential(), 3.0)
     torch.testing.assert_close(head.log_prob(sure, head.mode(sure)), softer)
 

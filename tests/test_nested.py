@@ -139,6 +139,19 @@ class Holding(gym.Env):
         return self.x, right, False, self.clock >= 5, {}
 
 
+def test_an_environment_with_other_parts_is_refused(policy):
+    class Otherwise(Holding):
+        action_space = gym.spaces.Dict(
+            {
+                "arm": SPACE["arm"],
+                "hand": gym.spaces.Tuple([gym.spaces.Discrete(4), SPACE["hand"][1]]),
+            }
+        )
+
+    with pytest.raises(InputError, match="action space"):
+        sdil.evaluate(policy, Otherwise, episodes=2)
+
+
 def test_it_acts_and_practises_in_an_environment(policy, demos):
     found = sdil.evaluate(policy, Holding, episodes=20)
     assert found.reward_mean > 4.0

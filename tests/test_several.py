@@ -15,10 +15,11 @@ def towards(sign, seed, n=6):
     found = []
     for i in range(n):
         x = rng.normal(size=(16, 2)).astype(np.float32)
-        found.append(Trajectory(x, sign * x[:-1, :1], None, False, str(i), group="anna"))
+        found.append(Trajectory(x, sign * x[:-1, :1], None, False, str(i), group=f"anna {i}"))
     return Demonstrations(found, found[:2])
 
 
+@pytest.mark.slow
 def test_the_task_is_appended_and_tells_what_to_do():
     tasks = {"push": towards(1.0, 0), "pull": towards(-1.0, 1)}
     demos = join_tasks(tasks)
@@ -26,7 +27,7 @@ def test_the_task_is_appended_and_tells_what_to_do():
     assert demos.clean[0].observations[3].tolist()[2:] == [1.0, 0.0]
     assert demos.clean[6].observations[3].tolist()[2:] == [0.0, 1.0]
     assert demos.clean.ids[6] == "pull/0"
-    assert demos.clean.groups[6] == "pull/anna"
+    assert demos.clean.groups[6] == "pull/anna 0"
     assert len(demos.noisy) == 4
     policy = BC(max_updates=400, min_updates=300).fit(demos.clean_only(), seed=0)
     seen = np.array([0.8, 0.0], np.float32)

@@ -27,8 +27,9 @@ def main(page_path: Path, out: Path) -> None:
             args=["--headless", "--no-sandbox", "--disable-gpu"],
         )
         page = browser.new_page(
-            viewport={"width": WIDTH, "height": 1100}, color_scheme="light", reduced_motion="reduce"
+            viewport={"width": WIDTH, "height": 1500}, color_scheme="light", reduced_motion="reduce"
         )
+        page.set_default_timeout(120_000)  # a busy machine is slow
         page.goto(page_path.resolve().as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         summary = page.locator("#details").bounding_box()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sdil.curation import curate as curate
     from sdil.demonstrations import Demonstrations as Demonstrations
     from sdil.errors import InputError as InputError
+    from sdil.evaluation.comparisons import paired as paired
     from sdil.evaluation.helped import did_it_help as did_it_help
     from sdil.evaluation.metrics import action_metrics as action_metrics
     from sdil.evaluation.rollout import evaluate as evaluate
@@ -103,6 +104,7 @@ _HOMES = {
     "did_it_help": "sdil.evaluation.helped",
     "action_metrics": "sdil.evaluation.metrics",
     "evaluate": "sdil.evaluation.rollout",
+    "paired": "sdil.evaluation.comparisons",
     "load_demonstrations": "sdil.formats.folder",
     "load_labels": "sdil.labels",
     "load_policy": "sdil.algorithms",

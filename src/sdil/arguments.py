@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from sdil.algorithms import LEARNERS, make_judge
+from sdil.algorithms import JUDGES, LEARNERS, find_learner, make_judge
 from sdil.algorithms.learner import Learner
 from sdil.errors import InputError
 from sdil.files import read_json, refuse_missing
@@ -49,11 +49,19 @@ class Arguments:
         """The learner or the judge."""
         if self.makes == "judge":
             return make_judge(self.name, **self.hyperparameters)
-        return LEARNERS[self.name](**self.hyperparameters)
+        return find_learner(self.name)(**self.hyperparameters)
 
 
-def arguments_of(about: dict[str, Any], out: Path) -> Arguments:
-    """What a run was given, as `run.json` says it."""
+def arguments_of(about: dict[str, Any], out: Path, named: str | None = None) -> Arguments:
+    """What a run was given, as `run.json` says it. A learner or judge that is not one of ours must
+    be `named` by the user too: a file does not say what to import."""
+    own = about["name"] not in {**LEARNERS, **JUDGES}
+    if (own or named is not None) and named != about["name"]:
+        option = "--learner" if about["makes"] == "policy" else "--judge"
+        raise InputError(
+            f"{out} was made by {about['name']}; to go on with it, say so too: "
+            f"{option} {about['name']}"
+        )
     try:
         arguments = Arguments(**{name: about[name] for name in get_type_hints(Arguments)})
         maker: Any = arguments.maker()

@@ -85,6 +85,7 @@ def train(
     overwrite: bool = False,
     on_epoch: OnEpoch | None = None,
     progress: bool | None = None,
+    named: str | None = None,
 ) -> Finished:
     """Train in a new run folder; after an interruption of any kind, `resume` goes on with it.
 
@@ -92,8 +93,8 @@ def train(
     it (`robomimic:lift.hdf5?clean=better`); `judge` is a fitted one or its folder, for learners
     that take one. It computes with one CPU thread unless `threads`, or `sdil.threads(n)`, says
     more; `progress` shows how far it is, where None in a notebook alone. `env` is where a learner
-    practises that can, by default where the
-    demonstrations came from; "none" for the records alone.
+    practises that can, by default where the demonstrations came from; "none" for the records alone.
+    `named` is the import path of a learner of your own, such as "my_module:MyLearner".
     """
     if judge is not None and not learner.takes_judge:
         raise InputError(f"{learner.name} has no use for a judge; scored-bc and sdil have")
@@ -102,7 +103,7 @@ def train(
     given = judge if judge is None or isinstance(judge, FittedJudge) else load_judge(judge)
     arguments = Arguments(
         makes="policy",
-        name=learner.name,
+        name=named or learner.name,
         hyperparameters=asdict(learner),  # type: ignore[call-overload]
         data=absolute(data),
         seed=seed,
@@ -116,7 +117,7 @@ def train(
     )
     check_fields(learner, learner.name)
     with following(f"training {learner.name}", on_epoch, progress) as heard:
-        return _start(arguments, Path(out), given, overwrite=overwrite, on_epoch=heard)
+        return _start(arguments, learner, Path(out), given, overwrite, heard)
 
 
 def judge(
@@ -130,12 +131,16 @@ def judge(
     overwrite: bool = False,
     on_epoch: OnEpoch | None = None,
     progress: bool | None = None,
+    named: str | None = None,
 ) -> Finished:
-    """Fit a judge in a new judgement folder; `resume` goes on with it after an interruption."""
+    """Fit a judge in a new judgement folder; `resume` goes on with it after an interruption.
+
+    `named` is the import path of a judge of your own, such as "my_module:MyJudge".
+    """
     fields: Any = getattr(judge, "learner", judge)  # those of the learner that it is inside of
     arguments = Arguments(
         makes="judge",
-        name=judge.name,
+        name=named or judge.name,
         hyperparameters=asdict(fields),
         data=absolute(data),
         seed=seed,
@@ -144,7 +149,7 @@ def judge(
     )
     check_fields(fields, judge.name)
     with following(f"judging by {judge.name}", on_epoch, progress) as heard:
-        return _start(arguments, Path(out), None, overwrite=overwrite, on_epoch=heard)
+        return _start(arguments, judge, Path(out), None, overwrite, heard)
 
 
 def resume(
@@ -152,6 +157,7 @@ def resume(
     *,
     env: str | None = None,
     makes: Literal["policy", "judge"] | None = None,
+    named: str | None = None,
     on_epoch: OnEpoch | None = None,
     progress: bool | None = None,
 ) -> Finished:
@@ -159,11 +165,12 @@ def resume(
     have come to without the interruption.
 
     `env` is the environment that it practises in, which must be named again where it is not ours;
-    `makes` is what it must come to, where only one of the two will do.
+    `makes` is what it must come to, where only one of the two will do; `named` is the import path
+    of a learner or judge of your own, which must be said again too.
     """
     out = Path(folder)
     about = read_run(out)
-    arguments = arguments_of(about, out)
+    arguments = arguments_of(about, out, named)
     if makes not in (None, arguments.makes):
         command = "train" if arguments.makes == "policy" else "judge"
         raise InputError(f"{out}: go on with it by: sdil {command} --resume {out}")
@@ -181,7 +188,7 @@ def resume(
             raise InputError(
                 f"{out} practises in {practised!r}, not in {env!r}; begin anew for that"
             )
-        work = _Work(arguments, demos, valid, origin, given, out, env)
+        work = _Work(arguments, arguments.maker(), demos, valid, origin, given, out, env)
         with following(f"going on with {arguments.name}", on_epoch, progress) as heard:
             done = work.do(*last_checkpoint(out), heard)
         shutil.rmtree(replaced_name(out), ignore_errors=True)
@@ -210,9 +217,9 @@ def tell(folder: str | Path, labels: Sequence[Label]) -> EvidenceJudge:
 
 def _start(
     arguments: Arguments,
+    maker: Learner | AnyJudge,
     out: Path,
     given: FittedJudge | None,
-    *,
     overwrite: bool,
     on_epoch: OnEpoch | None,
 ) -> Finished:
@@ -241,9 +248,8 @@ def _start(
                     "versions": {name: version(name) for name in _PACKAGES},
                 },
             )
-            done = _Work(arguments, demos, valid, origin, given, out, arguments.env).do(
-                None, [], on_epoch
-            )
+            work = _Work(arguments, maker, demos, valid, origin, given, out, arguments.env)
+            done = work.do(None, [], on_epoch)
         except Exception:
             if not checkpoints(out):  # nothing was learned: leave all as it was
                 shutil.rmtree(out, ignore_errors=True)
@@ -279,6 +285,8 @@ class _Work:
     """All that goes into a run folder."""
 
     arguments: Arguments
+    maker: Any
+    """The learner or the judge."""
     demos: Demonstrations
     valid: Demonstrations | None
     origin: dict[str, Any]
@@ -301,7 +309,7 @@ class _Work:
             if on_epoch is not None:
                 on_epoch(epoch)
 
-        maker: Any = self.arguments.maker()
+        maker = self.maker
         result: Policy | FittedJudge = maker.fit(
             self.demos,
             valid=self.valid,

@@ -20,7 +20,8 @@ import gymnasium as gym
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.nested import action_of, shape_actions
+from sdil.named import find_named, is_import_path
+from sdil.nested import action_of, leaves_of, limits_of, shape_actions
 from sdil.spaces import Array, Spaces
 from sdil.table import Table, TableWalk
 
@@ -189,6 +190,8 @@ def environment_maker(
     """What makes this environment: a task's name, a Gymnasium id, or already a function."""
     if not isinstance(environment, str):
         return environment
+    if environment not in gym.registry and is_import_path(environment):
+        return _own_maker(environment)
     ids = [i for i in (environment, f"sdil/{environment}-v0") if i in gym.registry]
     if not ids and ":" not in environment:
         ours = sorted(i for i in gym.registry if i.startswith("sdil/"))
@@ -204,6 +207,22 @@ def environment_maker(
             raise InputError(f"cannot make the environment {name!r}: {error}") from None
 
     return make
+
+
+def _own_maker(name: str) -> Callable[[], gym.Env[Any, Any]]:
+    """Of a task of the user's own, a class or a function that makes an environment; otherwise
+    Gymnasium may know what is meant: `module:Id-v0` imports the module, which registers it."""
+    try:
+        found = find_named(name, "sdil.tasks")
+    except InputError as error:
+        raise InputError(f"cannot make the environment {name!r}: {error}") from None
+    made = found() if isinstance(found, type) and not issubclass(found, gym.Env) else found
+    environment = getattr(made, "environment", made)
+    if isinstance(environment, str) and environment != name:
+        return environment_maker(environment)
+    if not callable(environment):
+        raise InputError(f"{name} is no task and makes no environment")
+    return environment
 
 
 def trusted_environment(named: Any, file: Path) -> str | None:
@@ -230,7 +249,23 @@ def different_space(ours: Spaces, theirs: Spaces) -> str | None:
         a, b = getattr(ours, name), getattr(theirs, name)
         if a.shape != b.shape or getattr(a, "n", None) != getattr(b, "n", None):
             return name
+        if not isinstance(a, gym.spaces.Box | gym.spaces.Discrete) and _parts(a) != _parts(b):
+            return name
     return None
+
+
+def _parts(space: gym.Space[Any]) -> list[tuple[str, Any, list[int] | None]]:
+    """Names, shapes and numbers of choices of its parts; of counted ones the limits."""
+    return [
+        (
+            leaf.name,
+            leaf.space.shape,
+            None
+            if isinstance(leaf.space, gym.spaces.Box)
+            else np.ravel(limits_of(leaf.space)).tolist(),
+        )
+        for leaf in leaves_of(space)
+    ]
 
 
 def _require(demonstrated: Spaces, offered: Spaces) -> None:

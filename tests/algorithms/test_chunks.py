@@ -110,10 +110,9 @@ def test_real_numbers_ahead():
 @pytest.mark.parametrize(
     "name",
     [
-        "scored-bc",
         "oracle",
         "weighted-bc",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("cail", "isw-bc", "dwbc")),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("scored-bc", "cail", "isw-bc", "dwbc")),
     ],
 )
 def test_those_that_weigh_can_too(name):

@@ -20,7 +20,7 @@ from sdil.networks.raters import ActionRater
 
 SOME = [  # the others share their code
     GAIL,
-    AIRL,
+    pytest.param(AIRL, marks=pytest.mark.slow),
     pytest.param(ACIL, marks=pytest.mark.slow),
     pytest.param(DensityIRL, marks=pytest.mark.slow),
 ]

@@ -134,7 +134,7 @@ def test_training_shows_the_figures_of_the_weights_that_are_kept(folder, tmp_pat
     probs = policy.action_probs(windows.at(index))
     likelihood = probs.gather(1, windows.actions_at(index).long()[:, None])
     assert float(-likelihood.log().mean()) == pytest.approx(shown["valid_nll"], rel=1e-4)
-    assert run("train", "bc", *options, *short, "--overwrite") == 0
+    assert run("train", "bc", *options, *short, "--overwrite", "--verbose") == 0
     text = capsys.readouterr().out
     assert f"epoch {shown['epoch']} of {shown['epochs']}, the one kept" in text
     assert f"{shown['valid_nll']:.4f}" in text
@@ -367,7 +367,7 @@ def test_score_writes_a_row_per_step(folder, trained, tmp_path, capsys):
     short = ["--discovery-epochs", 2, "--discovery-min-updates", 1, "--n-skills", 2]
     short += ["--noisy-share", 0.5]  # whatever these few demonstrations speak for
     options = ["--data", folder, "--out", tmp_path / "run", "--max-updates", 20, "--tensorboard"]
-    assert run("train", "sdil", *options, *short) == 0
+    assert run("train", "sdil", *options, *short, "--verbose") == 0
     assert list((tmp_path / "run" / "tensorboard").iterdir())
     epochs = json.loads((tmp_path / "run" / "epochs.json").read_text())
     assert f"bad steps │ {epochs[-1]['bad_steps']} │" in " ".join(capsys.readouterr().out.split())

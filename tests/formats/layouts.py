@@ -138,6 +138,7 @@ def write_minari(folder, data=None, *, layout="dict"):
         action_space=box["action"],
         jpeg_encoding=layout == "image",
     )
+    storage.update_metadata({"dataset_id": Path(folder).name, "minari_version": "0.5.4"})
     buffers = []
     for e in data:
         seen = {

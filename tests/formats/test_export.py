@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import h5py
 import layouts
 import lerobot_layouts
@@ -294,8 +295,14 @@ def test_lerobot_takes_answers_in_its_own_ways(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "lerobot-edit-dataset" in text
     assert "[2, 3]" in text
-    assert run(*export, f"lerobot:{tmp_path / 'new'}") == 2
-    assert "--to rabc, weights or episodes" in capsys.readouterr().err
+    for kind in ("lerobot", "same"):
+        assert run(*export, f"{kind}:{tmp_path / 'new'}") == 2
+        assert "--to rabc, weights or episodes" in capsys.readouterr().err
+    assert run(*export, "episodes", "--in-place") == 0
+    query = f"SELECT \"sdil/quality\" FROM '{path}/meta/episodes/**/*.parquet'"
+    qualities = [quality for (quality,) in duckdb.sql(query).fetchall()]
+    assert len(qualities) == 4
+    assert all(-1 <= quality <= 1 for quality in qualities)
 
 
 def test_trims_say_where_in_the_video(tmp_path):

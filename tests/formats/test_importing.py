@@ -157,3 +157,29 @@ def test_the_command(tmp_path, capsys):
     assert main([*asked, "--clean", "worse", "--overwrite", "--json"]) == 0
     capsys.readouterr()
     assert describe(out)["source"]["choices"] == {"clean": "worse"}
+
+
+def test_the_page_calls_actions_as_the_data_does(tmp_path):
+    from sdil.explanation.explain import _kinds_of_actions
+
+    demos = sdil.read(write_robomimic(tmp_path / "a.hdf5"), clean="better")
+    _, names = _kinds_of_actions(demos, None, demos.origin.action, 0)
+    assert all(name.startswith("(actions[0] ") and ", actions[1] " in name for name in names)
+    _, plain = _kinds_of_actions(demos, None, (), 0)
+    assert not any("actions" in name for name in plain)
+
+
+def test_a_judgement_remembers_what_was_chosen(tmp_path, monkeypatch):
+    from sdil.formats.data import absolute, describe, is_source, load_demonstrations, with_choices
+
+    write_robomimic(tmp_path / "a.hdf5")
+    monkeypatch.chdir(tmp_path)
+    kept = absolute(with_choices("robomimic:a.hdf5", clean="better", every="2"))
+    monkeypatch.chdir("/")
+    assert is_source(kept)
+    demos = load_demonstrations(kept)
+    assert demos.clean.ids == ("demo_0", "demo_2")
+    assert demos == sdil.read(tmp_path / "a.hdf5", clean="better", every=2)
+    assert describe(kept)["names"]["action"] == ["actions[0]", "actions[1]"]
+    write_robomimic(tmp_path / "a.hdf5", episodes(seed=3))  # what is read follows the file
+    assert load_demonstrations(kept) != demos

@@ -301,3 +301,11 @@ def test_a_missing_library_is_named_with_its_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(InputError, match=r'pip install "sdil\[formats\]"'):
         open_source(tmp_path)
+
+
+def test_a_late_fraction_is_not_rounded(tmp_path):
+    """DuckDB's first look at 20,480 rows would take 1.5 for 2: whole numbers so far."""
+    rows = [f"{i // 100},{i % 100},{i},0.5" for i in range(25_000)] + ["250,0,1.5,0.5"]
+    (tmp_path / "t.csv").write_text("\n".join(["episode,step,obs_0,action_0", *rows]))
+    demos = sdil.read(tmp_path / "t.csv", clean="0")
+    assert demos.noisy[-1].observations.tolist() == [[1.5]]

@@ -91,6 +91,7 @@ def robomimic_file(tmp_path) -> Path:
         mask = file.create_group("mask")
         mask.create_dataset("better", data=np.array(["demo_0"], "S"))
         mask.create_dataset("worse", data=np.array(["demo_2", "demo_10"], "S"))
+        mask.create_dataset("long", data=["demo_10", "demo_2"], dtype=h5py.string_dtype())
     return path
 
 
@@ -157,6 +158,8 @@ def test_robomimic_segments_are_demos_of_their_own(robomimic_file, tmp_path):
             assert cut["obs/agentview_image"].compression == "gzip"
         assert new["mask/better"][()].tolist() == [b"demo_0"]
         assert new["mask/worse"][()].tolist() == [b"demo_11", b"demo_12"]
+        assert new["mask/long"][()].tolist() == [b"demo_11", b"demo_12"]
+        assert new["mask/long"].dtype == old["mask/long"].dtype
     read = sequences(out)
     assert len(read) == 12
     assert sequences(out, filter_by_attribute="worse").demos == ["demo_11", "demo_12"]

@@ -30,6 +30,7 @@ from sdil.judges.judge import Judge
 from sdil.judges.pu import PU, SkillJudge
 from sdil.judges.step_networks import NetworkJudge
 from sdil.judging import JUDGE, AnyJudge, FittedJudge, read_judge
+from sdil.named import check_has, find_named
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.networks.policies import PlainPolicy
 from sdil.policy import Policy, read_policy
@@ -75,11 +76,46 @@ _FITTED: dict[str, type[FittedJudge]] = {
 }
 
 
+_OF_LEARNERS = (
+    *("fit", "name", "reference", "noisy_set", "environment", "judges_steps", "takes_judge"),
+    *("takes_truth", "real_actions", "__dataclass_fields__"),
+)
+
+
+def find_learner(name: str) -> type[Learner]:
+    """The learner of this name: one of ours, of an entry point, or `module:Class` of the user's."""
+    if name in LEARNERS:
+        return LEARNERS[name]
+    found = find_named(name, "sdil.learners")
+    if found is None:
+        raise InputError(
+            f"there is no learner {name!r}; there are {', '.join(LEARNERS)}, or your own as "
+            "module:Class"
+        )
+    check_has(found, name, "learner", _OF_LEARNERS)
+    return shown_by_fit(found)
+
+
+def find_judge(name: str) -> type[Any]:
+    """The judge of this name, likewise."""
+    if name in JUDGES:
+        return JUDGES[name]
+    found = find_named(name, "sdil.judges")
+    if found is None:
+        raise InputError(
+            f"there is no judge {name!r}; there are {', '.join(JUDGES)}, or your own as "
+            "module:Class"
+        )
+    check_has(found, name, "judge", ("fit", "name", "reference", "__dataclass_fields__"))
+    own = getattr(found, "fitted", None)
+    if own is not None:
+        _FITTED.setdefault(own.kind, own)  # so that what it saves is read again
+    return shown_by_fit(found)
+
+
 def make_judge(name: str, **fields: Any) -> AnyJudge:
     """The judge of this name; those that learners have inside take the learner's fields."""
-    if name not in JUDGES:
-        raise InputError(f"there is no judge {name!r}; there are {', '.join(JUDGES)}")
-    made = JUDGES[name](**fields)
+    made = find_judge(name)(**fields)
     return InnerJudge(made) if isinstance(made, WeighingLearner) else made
 
 

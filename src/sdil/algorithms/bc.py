@@ -15,7 +15,6 @@ from sdil.acting import suit
 from sdil.algorithms.learner import check, check_chunk
 from sdil.algorithms.trust import trust_all
 from sdil.demonstrations import Demonstrations, hold_out
-from sdil.heads import FLOOR
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.training import (
@@ -56,7 +55,7 @@ class BC:
     head: Literal["mixture", "regression"] = "mixture"
     """Of real-valued actions: mixture, five Gaussians; regression, least squares."""
 
-    floor: Positive = FLOOR
+    floor: Positive = 0.2
     """The least standard deviation of a Gaussian, in standard deviations of the data; for acting
     and for likelihoods alike."""
     chunk: Count = 1

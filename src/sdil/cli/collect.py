@@ -9,12 +9,15 @@ import numpy as np
 import tyro
 
 from sdil.cli.console import check_seed, parse, plain, print_json, progress
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
 from sdil.files import refuse_existing
 from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
 
 GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
-TaskName = Literal[GridName, "sepsis"]
+ControlName = Literal["pointmaze", "pick-place", "drawer-open", "pusht"]
+TaskName = Literal[GridName, "sepsis", ControlName]
 
 
 def main(arguments: list[str]) -> None:
@@ -25,13 +28,14 @@ def main(arguments: list[str]) -> None:
 def collect(
     task: tyro.conf.Positional[TaskName],
     out: Path,
-    clean: int = 100,
-    noisy: int = 600,
+    clean: int | None = None,
+    noisy: int | None = None,
     seed: int = 0,
     expert: Literal["planner", "ppo"] = "planner",
-    noise: Literal["paper", "segments", "worst"] = "paper",
+    noise: Literal["paper", "segments", "worst"] | None = None,
     clean_random_steps: float | None = None,
     noisy_random_steps: float | None = None,
+    source: Path | None = None,
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
@@ -40,23 +44,36 @@ def collect(
     Args:
         task: The task.
         out: The folder to write; it must not exist.
-        clean: Number of clean (trusted) episodes.
-        noisy: Number of noisy episodes.
+        clean: Number of clean (trusted) episodes; 100 if not given, in pusht the 40 quickest.
+        noisy: Number of noisy episodes; 600 if not given, in pusht all others.
         seed: Everything random follows from it.
         expert: Who demonstrates: a planner (shortest paths; in sepsis value iteration), or a PPO
             agent trained beforehand, which sepsis has not.
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
-            another place; DoorKey: most steps are random; sepsis: what clinicians did). segments:
-            good stretches interrupted by detours and random stretches, whose places are known.
-            worst: every step leads farthest from the goal. The last two not in sepsis.
+            another place; DoorKey: most steps are random; sepsis: what clinicians did; pointmaze:
+            they head to other goals). segments: good stretches interrupted by bad ones, whose
+            places are known (grids: detours and random steps; pointmaze: detours, hesitation,
+            tremor; pick-place and drawer-open: defects in the acting). worst: every step leads
+            farthest from the goal (grids). If not given, the first of these that the task has.
         clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
         noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
+        source: pusht only: the Zarr store with people's episodes, which you have to have.
         overwrite: Replace the folder if it exists.
         as_json: Print the answer as JSON.
     """
     check_seed(seed)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
+    if task == "pusht":
+        others = (noise, clean_random_steps, noisy_random_steps)
+        if any(asked is not None for asked in others) or expert != "planner":
+            raise InputError("pusht is what people did: it has no experts and no noise to choose")
+        _collect_people(source, out, clean, noisy, overwrite=overwrite, as_json=as_json)
+        return
+    if source is not None:
+        raise InputError(f"{task} is simulated: --source is for pusht alone")
+    clean, noisy = 100 if clean is None else clean, 600 if noisy is None else noisy
     chosen = get_task(task)
+    noise = chosen.noises[0] if noise is None else noise
     with progress(f"collecting {task}") as update:
         demos, truth = chosen.collect(
             clean=clean,
@@ -85,6 +102,38 @@ def collect(
         overwrite=overwrite,
     )
     good = float(np.concatenate(truth.noisy_good).mean()) if truth.noisy_good else None
+    _answer(demos, out, good, as_json=as_json)
+
+
+def _collect_people(
+    source: Path | None,
+    out: Path,
+    clean: int | None,
+    noisy: int | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """People's episodes of PushT; nobody knows the truth of their steps."""
+    from sdil.tasks import pusht
+
+    if source is None:
+        raise InputError(
+            "pusht needs --source: a Zarr store with people's episodes (docs/control.md)"
+        )
+    demos = pusht.read(source, clean=pusht.CLEAN if clean is None else clean, noisy=noisy).demos
+    save_demonstrations(
+        demos,
+        out,
+        task="pusht",
+        environment=pusht.ENVIRONMENT,
+        origin={"source": source.name, "clean": "the quickest episodes"},
+        overwrite=overwrite,
+    )
+    _answer(demos, out, None, as_json=as_json)
+
+
+def _answer(demos: Demonstrations, out: Path, good: float | None, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {

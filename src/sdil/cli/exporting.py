@@ -89,7 +89,8 @@ class Exporting:
         """Refuse now what could not be written after judging."""
         for target in self.targets:
             self.place(target, curated=curated)
-            if target.kind == "lerobot" and not curated:
+            whole = target.kind in ("same", "lerobot") and self.source.format == "lerobot"
+            if whole and not curated:
                 raise InputError(
                     "LeRobot takes scores as files beside the data: --to rabc, weights or "
                     "episodes; what is kept as a new data set: sdil curate ... --to lerobot:PATH"

@@ -23,6 +23,27 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options")
 
+# Options of what is read in another format than ours.
+Clean = Annotated[
+    str | None,
+    tyro.conf.arg(
+        help="Of data in another format, read where it lies: which episodes are trusted, as "
+        "`sdil import` takes it (better; 0-29,40; 'top 20% by return'; an SQL condition)."
+    ),
+]
+Features = Annotated[
+    str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
+]
+Actions = Annotated[
+    str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
+]
+Every = Annotated[
+    int | None, tyro.conf.arg(help="Of data in another format: keep each n-th frame.")
+]
+OneTask = Annotated[
+    str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
+]
+
 
 def parse_fields(
     configured: Any, options: type[Options], arguments: Sequence[str], command: str

@@ -72,7 +72,7 @@ def _shown(found: Mapping[str, Any], rule: str) -> Shown:
     best = found.get("recommended")
     if best is not None:
         said += f". Lowest NLL, and so recommended: {LABELS.get(best, best)}"
-    return {"sentence": said, "rows": rows, "rule": rule, "command": None}
+    return {"sentence": said[:1].upper() + said[1:], "rows": rows, "rule": rule, "command": None}
 
 
 def _rule(about: Mapping[str, Any]) -> str:

@@ -13,11 +13,16 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from sdil.algorithms import JUDGES, make_judge
+from sdil.algorithms import JUDGES, find_judge, make_judge
 from sdil.arguments import read_run
 from sdil.cli.answers import answers_of, print_wrapped
 from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
+    Actions,
+    Clean,
+    Every,
+    Features,
+    OneTask,
     as_json,
     asks_to_resume,
     data_of,
@@ -50,9 +55,7 @@ def main(arguments: list[str]) -> None:
         return
     named = not arguments[0].startswith("-")
     name, rest = (arguments[0], arguments[1:]) if named else (Judge.name, arguments)
-    if name not in JUDGES:
-        raise InputError(f"there is no judge {name!r}; there are {', '.join(JUDGES)}")
-    configured, rest = preset_of(JUDGES[name], rest)
+    configured, rest = preset_of(find_judge(name), rest)
     fields, options = parse_fields(configured, JudgeOptions, rest, f"judge {name}")
     if (options.labels is not None or options.ask) and name != Judge.name:
         raise InputError(f"{name} takes no labels and asks for none; {Judge.name} does")
@@ -67,6 +70,7 @@ def main(arguments: list[str]) -> None:
             threads=options.threads,
             overwrite=options.overwrite,
             on_epoch=on_epoch,
+            named=name,
         )
     if options.labels is not None:
         try:
@@ -99,25 +103,11 @@ class JudgeOptions:
             "the other judges hold out a fifth of the clean episodes."
         ),
     ] = None
-    clean: Annotated[
-        str | None,
-        tyro.conf.arg(
-            help="Of data in another format, read where it lies: which episodes are trusted, as "
-            "`sdil import` takes it (better; 0-29,40; 'top 20% by return'; an SQL condition)."
-        ),
-    ] = None
-    features: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
-    ] = None
-    actions: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
-    ] = None
-    every: Annotated[
-        int | None, tyro.conf.arg(help="Of data in another format: keep each n-th frame.")
-    ] = None
-    task: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
-    ] = None
+    clean: Clean = None
+    features: Features = None
+    actions: Actions = None
+    every: Every = None
+    task: OneTask = None
     labels: Annotated[
         Path | None,
         tyro.conf.arg(
@@ -135,17 +125,19 @@ class JudgeOptions:
 
 def resume_judging(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
+    judge: str | None = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted judgement, exactly as if it had never stopped.
 
     Args:
         resume_: The judgement folder.
+        judge: The import path of a judge of your own, to be named again.
         as_json: Print the answer as JSON.
     """
     name = read_run(resume_).get("name", "")
     with telling(f"judging by {name}", resume_, "judge") as on_epoch:
-        done = resume(resume_, makes="judge", on_epoch=on_epoch)
+        done = resume(resume_, makes="judge", named=judge, on_epoch=on_epoch)
     _report(done, as_json)
 
 

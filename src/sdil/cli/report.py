@@ -245,8 +245,8 @@ def command_of(about: dict[str, Any], run: Path) -> str:
     from sdil.algorithms import JUDGES, LEARNERS
 
     makes_policy = about["makes"] == "policy"
-    fields = {**LEARNERS, **({} if makes_policy else JUDGES)}[about["name"]]
-    usual = asdict(fields())
+    fields: Any = {**LEARNERS, **({} if makes_policy else JUDGES)}.get(about["name"])
+    usual = {} if fields is None else asdict(fields())  # one of the user's own: all are spelled out
     words = ["sdil", "train" if makes_policy else "judge", about["name"]]
     words += ["--data", about["data"], "--out", str(run), "--seed", str(about["seed"])]
     for option in ("valid", "env"):

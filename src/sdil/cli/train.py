@@ -12,6 +12,11 @@ import tyro
 
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
+    Actions,
+    Clean,
+    Every,
+    Features,
+    OneTask,
     as_json,
     asks_to_resume,
     data_of,
@@ -38,7 +43,7 @@ def main(arguments: list[str]) -> None:
     if asks_to_resume(arguments):
         parse(resume_training, arguments, "train")
         return
-    from sdil.algorithms import LEARNERS  # PyTorch: seconds, which --help need not wait for
+    from sdil.algorithms import find_learner  # PyTorch: seconds, which --help need not wait for
     from sdil.runs import train
 
     name, *rest = arguments
@@ -47,9 +52,7 @@ def main(arguments: list[str]) -> None:
             "LEARNER comes first: sdil train LEARNER --data FOLDER --out RUN; sdil train --help "
             "lists the learners"
         )
-    if name not in LEARNERS:
-        raise InputError(f"there is no learner {name!r}; there are {', '.join(LEARNERS)}")
-    configured, rest = preset_of(LEARNERS[name], rest)
+    configured, rest = preset_of(find_learner(name), rest)
     learner, options = parse_fields(configured, TrainOptions, rest, f"train {name}")
     with telling(f"training {name}", options.out, "train") as on_epoch:
         done = train(
@@ -65,6 +68,7 @@ def main(arguments: list[str]) -> None:
             tensorboard=options.tensorboard,
             overwrite=options.overwrite,
             on_epoch=on_epoch,
+            named=name,
         )
     _report(done, options.as_json, options.verbose)
 
@@ -106,25 +110,11 @@ class TrainOptions:
     clean_only: Annotated[
         bool, tyro.conf.arg(help="Leave the noisy set out: the paper's first setting.")
     ] = False
-    clean: Annotated[
-        str | None,
-        tyro.conf.arg(
-            help="Of data in another format, read where it lies: which episodes are trusted, as "
-            "`sdil import` takes it (better; 0-29,40; 'top 20% by return'; an SQL condition)."
-        ),
-    ] = None
-    features: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
-    ] = None
-    actions: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
-    ] = None
-    every: Annotated[
-        int | None, tyro.conf.arg(help="Of data in another format: keep each n-th frame.")
-    ] = None
-    task: Annotated[
-        str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
-    ] = None
+    clean: Clean = None
+    features: Features = None
+    actions: Actions = None
+    every: Every = None
+    task: OneTask = None
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
@@ -142,6 +132,7 @@ class TrainOptions:
 def resume_training(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
     env: str | None = None,
+    learner: str | None = None,
     verbose: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
@@ -150,6 +141,7 @@ def resume_training(
     Args:
         resume_: The run folder.
         env: The environment that it practises in; to be named again where it is not one of ours.
+        learner: The import path of a learner of your own, to be named again.
         verbose: Also print what was said of the weights that each phase keeps.
         as_json: Print the answer as JSON.
     """
@@ -158,7 +150,7 @@ def resume_training(
 
     name = read_run(resume_).get("name", "")
     with telling(f"training {name}", resume_, "train") as on_epoch:
-        done = resume(resume_, makes="policy", env=env, on_epoch=on_epoch)
+        done = resume(resume_, makes="policy", env=env, named=learner, on_epoch=on_epoch)
     _report(done, as_json, verbose)
 
 
@@ -180,7 +172,7 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
         names = [s.name for s in judge.signals if s.heard and s.output == "step"]
         heard = ", ".join(names) or "nothing that tells"
         more = judge.unknown.get("step") or trusted
-        about = f"steps were judged by {judge.name}, which heard {heard}"
+        about = f"steps were judged by {judge.name}, which heard: {heard}"
         print_wrapped(f"{about}; {more}" if more else about)
     elif trusted:
         print_wrapped(trusted)
@@ -222,6 +214,7 @@ def _print_help() -> None:
     for name, learner in learners.items():
         text = f"  {name:<12} {learner.about} ({learner.class_variables['reference']})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
+    print("  module:Class  one of your own")
     print("\nsdil train LEARNER --help lists every hyper-parameter. --preset NAME starts from")
     print("another configuration than the default:")
     for name, learner in learners.items():

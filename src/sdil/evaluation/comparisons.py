@@ -10,12 +10,13 @@ with their package `rliable`. Runs of one seed saw the same demonstrations: diff
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from sdil.errors import InputError
 from sdil.spaces import Array
 
 RESAMPLES = 2_000
@@ -99,6 +100,39 @@ def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) ->
     if not seeds:
         return None
     return mean_interval(np.array([ours[seed] - theirs[seed] for seed in seeds]))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two methods over the same seeds (or tasks, or groups)."""
+
+    difference: Estimate
+    """Ours minus theirs, mean over pairs, with Student's 95% interval."""
+    verdict: Verdict
+    """Of that interval: where it holds 0, nothing can be told."""
+    pairs: int
+    wins: int
+    """Pairs in which ours is higher."""
+
+
+def paired(
+    ours: Mapping[int, float] | Sequence[float], theirs: Mapping[int, float] | Sequence[float]
+) -> Paired:
+    """Compare two methods pair by pair: the same seed gives the same demonstrations, so that its
+    luck cancels. Give a figure per seed, as mappings or as sequences in the same order; higher is
+    better. `sdil study` compares rows likewise."""
+    if not isinstance(ours, Mapping) and not isinstance(theirs, Mapping):
+        if len(ours) != len(theirs):
+            raise InputError(f"{len(ours)} figures cannot be paired with {len(theirs)}")
+        ours, theirs = dict(enumerate(ours)), dict(enumerate(theirs))
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
+        raise InputError("give two mappings from seeds to figures, or two sequences")
+    difference = paired_difference(ours, theirs)
+    if difference is None:
+        raise InputError("the two have no seed in common, so there is nothing to pair")
+    common = set(ours) & set(theirs)
+    wins = sum(ours[seed] > theirs[seed] for seed in common)
+    return Paired(difference, verdict(difference), len(common), wins)
 
 
 def mean_interval(values: Array) -> Estimate:

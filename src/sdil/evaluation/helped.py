@@ -114,8 +114,8 @@ def did_it_help(
         for name, of_row in _weights(curated, seed).items()
     }
     drawn = [weight for of_row in weights.values() for weight in of_row]
-    with counting("does it help?", on_progress, progress) as update:
-        found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=update)
+    with counting("does it help?", on_progress, progress) as count:
+        found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=count)
     names = [name for name, of_row in weights.items() for _ in of_row]
     order = np.argsort(found.nll.mean(1))[::-1]  # the best of a name comes last, and stays
     at = {names[i]: int(i) for i in order}

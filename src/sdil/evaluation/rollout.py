@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -90,6 +90,7 @@ def evaluate(
     seed: int = 0,
     n_envs: int = 64,
     acting: str | Rule | Sequence[Rule] = DEFAULT,
+    success: Callable[[float, int], bool] | None = None,
     on_progress: Progress | None = None,
 ) -> Evaluation:
     """What `policy` earns, acting as it does by default or in the way that is asked for.
@@ -102,10 +103,15 @@ def evaluate(
 
     Without a number of episodes, a policy that sees only the state when it acts is evaluated
     exactly in a model, others on 10,000 episodes there and on 1,000 elsewhere.
+
+    `success` says of an episode's sum of rewards and its length whether it succeeded, such as
+    `lambda reward, length: reward > 0.5 and length < 100`; without it the environment does, by
+    `info["is_success"]` at the end.
     """
     policy = _acting_by(policy, acting)
     place = _place(environment)
-    if episodes is None and isinstance(place, MarkovModel) and sees_only_the_state(policy):
+    exact = success is None and episodes is None and sees_only_the_state(policy)
+    if exact and isinstance(place, MarkovModel):
         check_spaces(policy, place.spaces)
         return _exactly(policy, place, seed)
     if episodes is None:
@@ -113,6 +119,9 @@ def evaluate(
     ran = rollout(
         policy, place, episodes=episodes, seed=seed, n_envs=n_envs, on_progress=on_progress
     )
+    if success is not None:
+        each = zip(ran.rewards.tolist(), ran.lengths.tolist(), strict=True)
+        ran = replace(ran, successes=np.array([bool(success(r, n)) for r, n in each], bool))
     n = len(ran.rewards)
     won = None if ran.successes is None else int(ran.successes.sum())
     spread = float(ran.rewards.std(ddof=1)) if n > 1 else 0.0

@@ -262,7 +262,7 @@ def _kinds_of_actions(
     demos: Demonstrations, world: World | None, called: Sequence[str], seed: int
 ) -> tuple[Array, list[str]]:
     """The kind of each step's action (N,), and how kinds are called: counted actions as they are;
-    of real numbers clusters, called by their middles."""
+    of real numbers clusters, called by their middles, and by what the data calls their entries."""
     everything, space = demos.all, demos.spaces.action
     actions = everything.actions[everything.steps()]
     if listed := demos.spaces.listed:
@@ -275,7 +275,7 @@ def _kinds_of_actions(
     middles = clusters.centres[:, :_NAMED].tolist()
     more = ", ..." if flat.shape[1] > _NAMED else ""
     entries = list(called) or (column_names(space) if has_parts(space) else [])
-    if entries:  # what stands out is enough of a name
+    if len(entries) == flat.shape[1]:  # what stands out is enough of a name
         named = [
             ", ".join(f"{n} {x:.2g}" for n, x in zip(entries, middle, strict=False)) + more
             for middle in middles

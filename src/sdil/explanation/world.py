@@ -1,7 +1,8 @@
 """The environment of the demonstrations, as far as it can be looked at: walks in it, and pictures.
 
 A task that has a table is walked in through it, and its recorded episodes can be drawn: the states
-behind their observations are found in the table.
+behind their observations are found in the table. Environments of ours whose observations show all
+draw those (`draw`).
 """
 
 from __future__ import annotations
@@ -92,11 +93,14 @@ class World:
 
     def recorded(self, trajectory: Trajectory, frames: int) -> list[str]:
         """A recorded episode, a frame per step or `frames` of them; empty where it cannot be."""
+        steps, n = len(trajectory), min(frames, len(trajectory))
+        first_of_frame = -(-np.arange(n) * steps // n)  # the first step t with t * n // T = i
+        draw: Callable[[Array], Array] | None = getattr(self.env.unwrapped, "draw", None)
+        if self.can_draw and draw is not None:
+            return [_encode(draw(seen)) for seen in trajectory.observations[first_of_frame]]
         states = self._states_of(trajectory) if self.can_draw else None
         if states is None:
             return []
-        steps, n = len(trajectory), min(frames, len(trajectory))
-        first_of_frame = -(-np.arange(n) * steps // n)  # the first step t with t * n // T = i
         return [self._draw_state(int(s)) for s in states[first_of_frame]]
 
     def _walk_environment(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.blocks import Blocks
 from sdil.formats.hdf5 import clear_reading, dataset, leaves, looks_like_image, opened
 from sdil.formats.source import Episode, Feature, Recorded, Role
 from sdil.spaces import Array
@@ -32,6 +33,7 @@ class D4rlSource:
     """Where each episode begins, and where the last one ends. (E+1,)"""
     _terminated: Array
     """(E,)"""
+    _blocks: Blocks = field(default_factory=Blocks, repr=False)
     format: str = "d4rl"
 
     def read(self, index: int, features: Sequence[str]) -> Recorded:
@@ -39,15 +41,18 @@ class D4rlSource:
         first, last = int(self._edges[index]), int(self._edges[index + 1])
         where = f"{self.location}: episode {self.episodes[index].id}, rows {first} to {last - 1}"
         with clear_reading(where):
-            values = {name: self._file[name][first:last] for name in features}
+            values = {name: self._rows(name, first, last) for name in features}
             if "observations" in values and _NEXT in self._file:
-                final = self._file[_NEXT][last - 1 : last]
+                final = self._rows(_NEXT, last - 1, last)
                 values["observations"] = np.concatenate([values["observations"], final])
             rewards = None
             if "rewards" in self._file:
-                rewards = np.asarray(self._file["rewards"][first:last]).reshape(-1)
+                rewards = self._rows("rewards", first, last).reshape(-1)
         ended = bool(self._terminated[index])
         return Recorded(values, ended, rewards, np.arange(first, last))
+
+    def _rows(self, name: str, first: int, last: int) -> Array:
+        return self._blocks.rows(name, self._file[name], first, last)
 
 
 def open_d4rl(path: str | Path) -> D4rlSource:

@@ -16,7 +16,12 @@ from sdil.errors import InputError
 from sdil.formats import folder as folders
 from sdil.formats.origin import Imported, Origin
 from sdil.formats.reading import open_reading
-from sdil.formats.recognise import is_demonstrations, is_server, parse_address
+from sdil.formats.recognise import (
+    is_demonstrations,
+    is_server,
+    parse_address,
+    without_password,
+)
 from sdil.truth import Truth
 
 
@@ -62,7 +67,13 @@ def absolute(data: str | Path) -> str:
     """The same from any folder, as runs remember it."""
     if not is_source(data):
         return str(Path(data).absolute())
-    return str(parse_address(data).absolute())
+    address = parse_address(data).absolute()
+    if is_server(address.location) and without_password(address.location) != address.location:
+        raise InputError(
+            "an address is kept in the run's folder, so that it must not hold a password; put it "
+            "into PGPASSWORD or ~/.pgpass"
+        )
+    return str(address)
 
 
 def name_of(data: str | Path) -> str:

@@ -33,21 +33,33 @@ def write_episodes(trajectories: Trajectories, file: Path) -> Array:
 
 
 def write_episode(file: Any, at: int, t: Trajectory) -> None:
-    """Write an episode into an opened file, as Minari does.
+    """Write an episode in Minari's layout; arrays as one piece, which is quick to write and read.
 
-    It asks for rewards, and for one observation more than actions: where they are unknown it sees
-    NaN, and the last one twice.
+    What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
+    last observation twice where the final one is unknown.
     """
-    group, seen = file.create_group(f"episode_{at}"), t.observations
+    from h5py import h5a, h5d, h5g, h5s, h5t
+
+    steps, seen = len(t), t.observations
     if not t.has_final_observation:
         seen = np.concatenate([seen, seen[-1:]])
-    ends = np.arange(len(t)) == len(t) - 1
-    group["observations"], group["actions"] = seen, t.actions
-    group["rewards"] = np.full(len(t), np.nan) if t.rewards is None else t.rewards
-    group["terminations"] = ends & t.terminated
-    group["truncations"] = ends & (not t.terminated)
-    group.attrs["id"] = at
-    group.attrs["total_steps"] = len(t)  # last: a group that has it is whole
+    ends = np.zeros(steps, bool)
+    ends[-1] = True
+    arrays = {
+        "observations": seen,
+        "actions": t.actions,
+        "rewards": np.full(steps, np.nan) if t.rewards is None else t.rewards,
+        "terminations": ends & t.terminated,
+        "truncations": ends & (not t.terminated),
+    }
+    group = h5g.create(file.id, f"episode_{at}".encode())
+    for name, array in arrays.items():  # h5py's lower half: twice as quick for small arrays
+        values = np.ascontiguousarray(array)
+        kind, shape = h5t.py_create(values.dtype, logical=True), h5s.create_simple(values.shape)
+        h5d.create(group, name.encode(), kind, shape).write(h5s.ALL, h5s.ALL, values)
+    scalar = h5s.create(h5s.SCALAR)
+    for name, number in (("id", at), ("total_steps", steps)):  # the last: now it is whole
+        h5a.create(group, name.encode(), h5t.NATIVE_INT64, scalar).write(np.array(number, np.int64))
 
 
 def find_places(file: Any, episodes: int) -> Array:

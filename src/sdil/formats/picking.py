@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -31,7 +32,7 @@ class Part:
     entries: tuple[int, ...] | None = None
     """Positions in the flattened feature; None for all."""
 
-    @property
+    @cached_property
     def width(self) -> int:
         return prod(self.feature.shape) if self.entries is None else len(self.entries)
 
@@ -63,15 +64,15 @@ class Picked:
     dtype: np.dtype[np.generic]
     """Of the vector: wide enough for every part."""
 
-    @property
+    @cached_property
     def features(self) -> list[str]:
         return list(dict.fromkeys(part.feature.name for part in self.parts))
 
-    @property
+    @cached_property
     def width(self) -> int:
         return sum(part.width for part in self.parts)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Short where that is clear."""
         long = [name for part in self.parts for name in part.names()]

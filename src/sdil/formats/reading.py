@@ -19,7 +19,13 @@ from sdil.errors import InputError
 from sdil.formats.origin import Imported, Numbered, Origin
 from sdil.formats.packing import Packing
 from sdil.formats.picking import Picked, pick, split_names
-from sdil.formats.recognise import Address, is_server, open_source, parse_address
+from sdil.formats.recognise import (
+    Address,
+    is_server,
+    open_source,
+    parse_address,
+    without_password,
+)
 from sdil.formats.source import Episode, Recorded, Source
 from sdil.formats.trusted import choose, columns_of, offer
 from sdil.spaces import Array, Spaces
@@ -338,9 +344,7 @@ def _float(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
 def _place(location: str) -> str:
     """Absolute, and of a server without the password."""
     if is_server(location):
-        scheme, _, rest = location.partition("://")
-        login, at, host = rest.rpartition("@")
-        return f"{scheme}://{login.partition(':')[0]}{at}{host}"
+        return without_password(location)
     path = Path(location)
     return str(path.absolute()) if path.exists() else location
 

@@ -103,6 +103,13 @@ def is_server(location: str) -> bool:
     return location.startswith(_POSTGRES)
 
 
+def without_password(location: str) -> str:
+    """The address of a server as it may be shown and kept."""
+    scheme, _, rest = location.partition("://")
+    login, at, host = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{host}"
+
+
 def is_demonstrations(location: str | Path) -> bool:
     """Whether it is a folder of demonstrations of ours."""
     return (Path(location) / "sdil.json").is_file()

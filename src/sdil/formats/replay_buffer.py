@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.blocks import Blocks
 from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
 from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
 _ACTIONS = ("action", "actions")
 _REWARDS = ("reward", "rewards")
-_BLOCK_BYTES = 32_000_000  # so much of each small array is kept, since chunks span episodes
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ReplayBufferSource:
     _arrays: Mapping[str, Any]
     _edges: Array
     """Where each episode begins, and where the last one ends. (E+1,)"""
-    _blocks: dict[str, tuple[int, Array]] = field(default_factory=dict, repr=False)
+    _blocks: Blocks = field(default_factory=Blocks, repr=False)
     format: str = "zarr"
 
     def read(self, index: int, features: Sequence[str]) -> Recorded:
@@ -38,23 +38,14 @@ class ReplayBufferSource:
         first, last = int(self._edges[index]), int(self._edges[index + 1])
         where = f"{self.location}: episode {self.episodes[index].id}, rows {first} to {last - 1}"
         with clear_reading(where):
-            values = {name: self._rows(name, first, last) for name in features}
+            values = {
+                name: self._blocks.rows(name, self._arrays[name], first, last) for name in features
+            }
             rewards = None
             for name in _REWARDS:
                 if name in self._arrays:
-                    rewards = self._rows(name, first, last).reshape(-1)
+                    rewards = self._blocks.rows(name, self._arrays[name], first, last).reshape(-1)
         return Recorded(values, False, rewards)
-
-    def _rows(self, name: str, first: int, last: int) -> Array:
-        """Rows of an array, out of a larger block that is read once."""
-        start, block = self._blocks.get(name, (0, np.empty(0)))
-        if not start <= first <= last <= start + len(block):
-            array = self._arrays[name]
-            row = max(1, int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize)
-            stop = max(last, min(int(array.shape[0]), first + _BLOCK_BYTES // row))
-            start, block = first, np.asarray(array[first:stop])
-            self._blocks[name] = (start, block)
-        return block[first - start : last - start]
 
 
 def open_replay_buffer(path: str | Path) -> ReplayBufferSource:

@@ -65,7 +65,8 @@ def write_curated(original: Path, answers: Sequence[RowAnswer], out: Path) -> No
         masks = old.get("mask", {})
         for key in masks:
             names = [_text(name) for name in masks[key][()]]
-            _write_mask(new, key, [new_name for name in names for new_name in made.get(name, [])])
+            renamed = [new_name for name in names for new_name in made.get(name, [])]
+            _write_mask(new, key, renamed, masks[key].dtype)
         _write_mask(new, KEEP, [name for names in made.values() for name in names])
 
 
@@ -99,8 +100,10 @@ def _demo(file: Any, answer: RowAnswer, path: Path) -> Any:
     return demos[answer.id]
 
 
-def _write_mask(file: Any, key: str, names: Sequence[str]) -> None:
-    put(file.require_group("mask"), key, np.array(names, dtype="S"))
+def _write_mask(file: Any, key: str, names: Sequence[str], like: Any = None) -> None:
+    """A filter key; `like` is the type of the one before: texts of any length, or bytes."""
+    kind = "S" if like is None or like.kind == "S" else like
+    put(file.require_group("mask"), key, np.array(names, dtype=kind))
 
 
 def _check_names(file: Any, path: Path) -> None:

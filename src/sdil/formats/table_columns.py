@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sdil.errors import InputError
 from sdil.formats.source import OURS, Feature, Role
@@ -64,7 +65,7 @@ class Column:
     size: int | None = None
     """Of lists: how many numbers each has."""
 
-    @property
+    @cached_property
     def number(self) -> str | None:
         """NumPy's type of its numbers, None for what is no number."""
         found = _LIST.match(self.kind)
@@ -74,7 +75,7 @@ class Column:
             return "float64"
         return _NUMBERS.get(found["of"] if found else self.kind)
 
-    @property
+    @cached_property
     def is_list(self) -> bool:
         return bool(_LIST.match(self.kind))
 
@@ -94,6 +95,11 @@ def find_column(
 def find_named(names: Sequence[str], known: Sequence[str]) -> str | None:
     """The first of the known names that is there, in any case of letters."""
     return find_column(names, None, known, "", "")
+
+
+def is_seen_or_done(name: str) -> bool:
+    """Whether a column says by its name that it is of a step."""
+    return bool(_ACTION.match(name) or _OBSERVATION.match(name))
 
 
 def find_group(names: Sequence[str]) -> str | None:

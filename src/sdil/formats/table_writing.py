@@ -78,7 +78,7 @@ def write_curated(source: TableSource, answers: Sequence[RowAnswer], out: Path) 
         for a, b in answer.pieces:
             first[a:b] = a
             if not answer.is_whole:
-                name[a:b] = f"{answer.id}[{a}:{b}]" if numbers is None else str(after)
+                name[a:b] = _named(answer, a, b) if numbers is None else str(after)
                 piece[a:b] = f"_{a}_{b}"
                 after += 1
         names.append(name)
@@ -243,6 +243,11 @@ def _in_order(of_episodes: Sequence[Array], places: Array) -> Array:
     ordered = np.empty_like(values)
     ordered[places] = values
     return ordered
+
+
+def _named(answer: RowAnswer, first: int, stop: int) -> str:
+    """A segment by the source's own numbers of its frames, the last of them not counted."""
+    return f"{answer.id}[{answer.frames[first]}:{answer.frames[stop - 1] + 1}]"
 
 
 def _numbers(answers: Sequence[RowAnswer]) -> list[int] | None:

@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from sdil.formats.table_columns import (
     find_column,
     find_group,
     find_named,
+    is_seen_or_done,
     make_features,
 )
 from sdil.formats.table_places import clear_sql, load_rows, place_of
@@ -69,8 +71,7 @@ class TableSource:
         if episode.id in self._repeated:
             raise InputError(self._repeated[episode.id])
         names = {f: f for f in features}
-        reward = find_named(list(self._columns), REWARDS)
-        ended = find_named(list(self._columns), TERMINATIONS)
+        reward, ended = self._reward_and_end
         extra = [n for n in (reward, ended, self._time) if n is not None]
         values = self._rows(index, [*names, *extra])
         rewards = None
@@ -91,6 +92,11 @@ class TableSource:
     def rows_of(self, index: int) -> Array:
         """Where each row of an episode stands in the table as it is stored, from 1. (T,)"""
         return np.asarray(self._rows(index, [])[_ROW])
+
+    @cached_property
+    def _reward_and_end(self) -> tuple[str | None, str | None]:
+        names = list(self._columns)
+        return find_named(names, REWARDS), find_named(names, TERMINATIONS)
 
     def _rows(self, index: int, names: Sequence[str]) -> Mapping[str, Array]:
         first, last = int(self._edges[index]), int(self._edges[index + 1])
@@ -174,7 +180,7 @@ def _describe(
         _sort(connection, by, order)
         columns = [_column(connection, n, kinds[n], where) for n in names]
         edges, episodes, constant = _episodes(connection, by, order, columns)
-        odd, repeated = _times(connection, by, order, columns, where)
+        odd, repeated = _times(connection, order, edges, episodes, where)
         features = make_features(columns, (by, order), constant)
     about = {"episode_column": by if by != _FILE else ONE_FILE_EACH, "time_column": order}
     return TableSource(
@@ -238,7 +244,11 @@ def _episodes(
 ) -> tuple[Array, tuple[Episode, ...], dict[str, bool]]:
     """Where each episode begins, what is known of each, and which columns never change in one."""
     key = quoted_name(by)
-    plain = [c.name for c in columns if not c.is_list and c.name not in (by, order)]
+    plain = [
+        c.name
+        for c in columns
+        if not (c.is_list or c.name in (by, order) or is_seen_or_done(c.name))
+    ]
     asked = "".join(
         f", min({quoted_name(n)}), min({quoted_name(n)}) IS NOT DISTINCT FROM "
         f"max({quoted_name(n)}) AND count({quoted_name(n)}) IN (0, count(*))"
@@ -271,35 +281,38 @@ def _episodes(
 
 
 def _times(
-    connection: Any, by: str, order: str | None, columns: Sequence[Column], where: str
+    connection: Any, order: str | None, edges: Array, episodes: Sequence[Episode], where: str
 ) -> tuple[list[str], dict[str, str]]:
     """Gaps and duplicates of time: a sentence for each, and what refuses an episode."""
     if order is None:
         return [], {}
-    key, at = quoted_name(by), quoted_name(order)
-    steps = (
-        f"SELECT {key} AS e, {at} AS t, {_ROW} AS r, lag({at}) OVER w AS b, "
-        f"lag({_ROW}) OVER w AS q FROM steps WINDOW w AS (PARTITION BY {key} ORDER BY rowid)"
-    )
+    got = connection.execute(
+        f"SELECT {quoted_name(order)} AS t, {_ROW} AS r FROM steps ORDER BY rowid"
+    ).fetchnumpy()
+    times, rows = np.asarray(got["t"]), got["r"]
+    within = np.ones(max(0, len(times) - 1), bool)  # of one episode, as the row before
+    within[edges[1:-1] - 1] = False
+
+    def name_of(row: int) -> str:
+        return episodes[int(np.searchsorted(edges, row, side="right")) - 1].id
+
     repeated: dict[str, str] = {}
-    for e, t, r, q in connection.execute(
-        f"SELECT e, t, r, q FROM ({steps}) WHERE t = b ORDER BY r"
-    ).fetchall():
+    for i in np.flatnonzero(within & (times[1:] == times[:-1])).tolist():
         repeated.setdefault(
-            str(e),
-            f"{where}: episode {str(e)!r}: rows {q} and {r} have the same {order} ({t}); "
-            "remove one, or name another column with --time",
+            name_of(i),
+            f"{where}: episode {name_of(i)!r}: rows {rows[i]} and {rows[i + 1]} have the same "
+            f"{order} ({times[i]}); remove one, or name another column with --time",
         )
     odd = list(repeated.values())
-    kind = next(c.number for c in columns if c.name == order) or "object"
-    if np.dtype(kind).kind in "iuf":
-        usual = f"(SELECT median(t - b) FROM ({steps}) WHERE t > b)"
-        gaps = connection.execute(
-            f"SELECT e, b, t, r FROM ({steps}) WHERE t - b > 1.5 * {usual} ORDER BY r"
-        ).fetchall()
+    if times.dtype.kind in "iuf" and within.any():
+        passed = np.diff(times.astype(np.float64))
+        forward = passed[within & (passed > 0)]
+        usual = float(np.median(forward)) if len(forward) else np.inf
+        gaps = np.flatnonzero(within & (passed > 1.5 * usual)).tolist()
         odd += [
-            f"{where}: episode {str(e)!r}, row {r}: {order} jumps from {b} to {t}"
-            for e, b, t, r in gaps[:_MOST_TOLD]
+            f"{where}: episode {name_of(i)!r}, row {rows[i + 1]}: {order} jumps from {times[i]} to "
+            f"{times[i + 1]}"
+            for i in gaps[:_MOST_TOLD]
         ]
         if len(gaps) > _MOST_TOLD:
             odd.append(f"{where}: {len(gaps) - _MOST_TOLD} more jumps of {order}")

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from sdil.heads.head import ActionHead
 from sdil.spaces import Array
 
-FLOOR = 0.1
-"""The least standard deviation of a Gaussian, in standard deviations of the data."""
+FLOOR = 0.2
+"""The least standard deviation of a Gaussian, in standard deviations of the data; chosen by
+`benchmarks/mixture_floor.py` (docs/data.md)."""
 HALF_LOG_TURN = 0.5 * math.log(2 * math.pi)
 _DRAWS = 16
 _MARGIN = 1.05  # means reach a little past what the data shows

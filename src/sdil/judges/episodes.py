@@ -7,7 +7,9 @@ standard deviations, and is 0 where a stretch is as likely among clean ones as a
 
 The signal "pace" is told here: how often each action is taken and each feature changes, and by
 regression which of these rates clean groups have and noisy ones have not. It knows who is
-good, and nothing of single steps.
+good, and nothing of single steps. Of real numbers it looks at what practitioners look at: how large
+actions are and how far things move (idling), how much an action differs from the one before (jerk),
+and how often it is the most that is ever done (saturation).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.heads import ActionHead
+from sdil.heads import ActionHead, counts_actions
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, of_groups, standing
 from sdil.judges.material import FOLDS, Material
 from sdil.spaces import Array
@@ -27,6 +29,7 @@ from sdil.windows import Windows
 REACH = 30  # steps to either side that belong to the stretch around a step
 _APART = 15  # steps between the stretches that something is fitted to
 _STEEPEST = 2.0  # log-odds per standard deviation of noisy stretches: their order must stay visible
+_AT_LIMIT = 0.01  # of what the data shows: so near to its ends an action is the most that is done
 _PENALTY = 0.3  # on the weights of pace: there are more rates than people
 
 
@@ -181,6 +184,8 @@ def over_stretches(values: Array, times: Array) -> Array:
 
     (N,) or (N, R), of one episode after the other.
     """
+    if values.ndim == 2:  # one after the other: together they take several times their memory
+        return np.stack([over_stretches(column, times) for column in values.T], 1)
     first = np.flatnonzero(times == 0)
     lengths = np.diff(np.append(first, len(times)))
     begin = np.repeat(first, lengths)
@@ -194,14 +199,37 @@ def over_stretches(values: Array, times: Array) -> Array:
     return np.where(count > 0, (sums[stop] - sums[start]) / np.maximum(count, 1), np.nan)
 
 
+def count_rates(head: ActionHead, n_inputs: int) -> int:
+    """How many rates `rates_of` looks at."""
+    return n_inputs + head.encoded * (1 if counts_actions(head) else 3)
+
+
 def rates_of(windows: Windows, head: ActionHead) -> Array:
-    """How often each action is taken, or how much of each entry, and how often each feature changes
-    around each step; of real numbers how much, in their units. (N, A + I)"""
+    """How often each action is taken and each feature changes around each step. (N, A + I)
+
+    Of real numbers how much of each entry there is, how much that differs from the step before, how
+    often it is the lowest or the highest recorded, and how far each feature moves. (N, 3 A + I)
+    """
     parts = []
     for index in windows.parts():
         following, exists = windows.next_states_at(index)
-        changed = (following != windows.at(index).state).double()
+        actions = windows.actions_at(index)
+        if counts_actions(head):
+            changed = (following != windows.at(index).state).double()
+            taken = head.used(actions).double()
+        else:
+            changed = (following.double() - windows.at(index).state.double()).abs()
+            taken = _habits(windows, index, head)
         changed[~exists] = torch.nan
-        taken = head.used(windows.actions_at(index)).double()
         parts.append(torch.cat([taken, changed], 1))
     return np.nan_to_num(over_stretches(torch.cat(parts).numpy(), windows.times.numpy()))
+
+
+def _habits(windows: Windows, index: Tensor, head: ActionHead) -> Tensor:
+    """Of each entry of an action that is a real number: how much, jerk, saturation. (B, 3 A)"""
+    now = head.encode(windows.actions_at(index))
+    jerk = (now - head.encode(windows.actions_at((index - 1).clamp(min=0)))).abs()
+    jerk[windows.times[index] == 0] = torch.nan
+    low, high = (getattr(head, name, now.new_full((1,), torch.nan)) for name in ("low", "high"))
+    most = (now <= low + _AT_LIMIT * (high - low)) | (now >= high - _AT_LIMIT * (high - low))
+    return torch.cat([head.used(windows.actions_at(index)), jerk, most.to(now.dtype)], 1).double()

@@ -25,6 +25,7 @@ from sdil.judges.episodes import Episodes, Pace, rates_of
 from sdil.judges.expected import Expected
 from sdil.judges.integrity import Integrity
 from sdil.judges.joining import N_BINS, worth
+from sdil.judges.learned_value import LearnedValue
 from sdil.judges.likelihood import Clones
 from sdil.judges.progress import Progress
 from sdil.judges.value import Value
@@ -38,6 +39,8 @@ from sdil.windows import Windows, steps_at_once
 
 OUTCOMES = ("progress", "efficiency")
 """Signals that look at what came of a step, and for the step answer at what is to be expected."""
+REAL_OUTCOMES = (*OUTCOMES, "value")
+"""The same where actions are real numbers."""
 STEP_SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing")
 EPISODE_SIGNALS = ("likelihood", "progress", "efficiency", "pace", "doing", "steps")
 SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "pace", "steps")
@@ -78,13 +81,16 @@ class Evidence(nn.Module):
         integrity: Integrity,
         pace: Pace,
         episodes: Episodes,
+        learned: LearnedValue | None = None,
     ) -> None:
+        """`learned` values states where there is no graph of them."""
         super().__init__()
         self.head, self.standardise, self.doing = head, standardise, doing
         self.clones, self.consensus = clones, consensus
         self.distance, self.progress, self.value = distance, progress, value
         self.expected, self.integrity = expected, integrity
-        self.pace, self.episodes = pace, episodes
+        self.pace, self.episodes, self.learned = pace, episodes, learned
+        self.outcomes = OUTCOMES if learned is None else REAL_OUTCOMES
         n = len(STEP_SIGNALS)
         double = torch.float64
         self.register_buffer("middles", torch.full((n, N_BINS), torch.nan, dtype=double))
@@ -103,6 +109,9 @@ class Evidence(nn.Module):
         state = dict(tensors)
         n_inputs = len(state["standardise.mean"])
         idle = state["doing.idle"]
+        of_value = below(state, "learned.networks")
+        learned = LearnedValue(Ensemble.of_tensors(of_value)) if of_value else None
+        outcomes = OUTCOMES if learned is None else REAL_OUTCOMES
         evidence = Evidence(
             make_head(action),
             Standardise(n_inputs),
@@ -112,10 +121,11 @@ class Evidence(nn.Module):
             Ensemble.of_tensors(below(state, "distance")),
             Progress(state["progress.waypoints"], state["progress.remaining"]),
             Value(state["value.states"], state["value.advantage"]),
-            Expected(Ensemble.of_tensors(below(state, "expected.networks")), len(OUTCOMES)),
+            Expected(Ensemble.of_tensors(below(state, "expected.networks")), len(outcomes)),
             Integrity(Ensemble.of_tensors(below(state, "integrity.networks"))),
             Pace(len(state["pace.mean"])),
             Episodes(EPISODE_SIGNALS),
+            learned,
         )
         evidence.load_state_dict(state)
         return evidence
@@ -156,7 +166,7 @@ class Evidence(nn.Module):
                 said = (said + self.consensus.of(states, taken, self.head)) / 2
             else:
                 encoded = self.head.encode(taken).to(states.dtype)
-                said = self.expected.of(states, encoded)[:, OUTCOMES.index(name)]
+                said = self.expected.of(states, encoded)[:, self.outcomes.index(name)]
             parts.append(said.double())
         return torch.cat(parts)
 
@@ -176,6 +186,9 @@ class Evidence(nn.Module):
             return self.progress(windows, index, self.distance, self.standardise)
         if name == "doing":
             return self.doing(windows, index)
+        if name == "value":
+            assert self.learned is not None
+            return self.learned(windows, index, self.standardise)
         ahead = states_ahead(windows)[index]
         return efficiency(windows, index, ahead, self.distance, self.standardise)
 

@@ -124,7 +124,7 @@ class EvidenceJudge(FittedJudge):
                 found.append(_doing(self.evidence))
             elif name in self._asked:
                 ground = Ground(*row)
-                found.append(_step_signal(name, ground, self.evidence.heard, strangers))
+                found.append(_step_signal(name, ground, self.evidence, strangers))
         for name, row in zip(EPISODE_SIGNALS, self.evidence.episode_grounds.tolist(), strict=True):
             if name in self._asked:
                 found.append(_episode_signal(name, Ground(*row), self.evidence.episodes))
@@ -169,8 +169,8 @@ class EvidenceJudge(FittedJudge):
 
     @cached_property
     def _advice(self) -> Callable[[Tensor], Tensor] | None:
-        if "value" not in self.evidence.heard:
-            return None
+        if "value" not in self.evidence.heard or self.evidence.learned is not None:
+            return None  # a learned value knows recorded actions, not all there are
         said = self.evidence.value.advice(lambda signal: self.evidence.worth("value", signal))
         return lambda observations: said(observations[:, self._inputs])
 
@@ -230,11 +230,13 @@ def _as_text(tensor: Tensor) -> str:
     return bytes(tensor.tolist()).decode()
 
 
-def _step_signal(name: str, ground: Ground, heard: list[str], strangers: list[str]) -> Signal:
+def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[str]) -> Signal:
+    heard = evidence.heard
     if np.isnan(ground.figure):
         return Signal(name, False, "it says nothing of these demonstrations")
+    others = "the same actions dealt out anew" if evidence.learned is None else "those of others"
     told = (
-        f"it rates the actions of unseen clean groups above the same actions dealt out anew in "
+        f"it rates the actions of unseen clean groups above {others} in "
         f"{ground.figure:.0%} of {ground.groups:.0f}; by chance {_percent(ground.chance)}"
     )
     if name in heard:

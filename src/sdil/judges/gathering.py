@@ -9,12 +9,13 @@ import torch
 from sdil.demonstrations import Demonstrations
 from sdil.heads import ActionHead
 from sdil.judges.episodes import cross_fit_pace
-from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, STEP_SIGNALS, Evidence
+from sdil.judges.evidence import EPISODE_SIGNALS, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import (
     AGREES,
     APART,
     MANY,
     UNANCHORED,
+    UNHARMED,
     Ground,
     agreement_with_others,
     chance_of_gain,
@@ -60,7 +61,7 @@ class Gathering:
     def run(self) -> tuple[Evidence, dict[str, str]]:
         """What was found, and the clean groups that look odd."""
         outcomes, expected = self.witnesses.expect_outcomes()
-        for name in ("likelihood", *OUTCOMES):
+        for name in ("likelihood", *self.witnesses.outcomes):
             if name in self.asked and (name == "likelihood" or name in expected):
                 self._hear(name)
         if "value" in self.asked and self.witnesses.plan(by_distance="progress" in self.heard):
@@ -111,19 +112,31 @@ class Gathering:
             self.final.strangers[STEP_SIGNALS.index(stranger)] = True
 
     def _find_consensus(self) -> None:
-        """Clones of both sets, noisy steps by what is thought of them by now."""
-        material = self.material
-        totals, share = self._weigh()
-        p = 1.0 / (1.0 + np.exp(-(share.odds[0] + totals)))
-        if not self.witnesses.clone_both(np.nan_to_num(p) ** 2):
-            return
-        alone = self.told.get("likelihood")
+        """Clones of both sets, noisy steps by what is thought of them by now; of real actions twice
+        over, the second time by what the first clones changed in that."""
+        counted = bool(self.witnesses.n_counted)
+        first = list(self.heard)
+        for updates in self._cloning(counted):
+            totals, share = self._weigh()
+            p = 1.0 / (1.0 + np.exp(-(share.odds[0] + totals)))
+            if not self.witnesses.clone_both(np.nan_to_num(p) ** 2, updates):
+                return
+            self.heard, self._weighed = list(first), None
+            self._hear_consensus(UNHARMED if not counted else None)
+
+    def _cloning(self, counted: bool) -> tuple[int, ...]:
+        updates = self.witnesses.fields.clone_updates
+        return (updates,) if counted else (updates, max(1, updates // 4))
+
+    def _hear_consensus(self, level: float | None) -> None:
+        """Heard where it predicts unseen clean groups better than likelihood alone does."""
+        material, alone = self.material, self.told.get("likelihood")
         self._hear("consensus", needs=alone is None)
-        if alone is None:
+        if alone is None or "consensus" not in self.grounds:
             return
         steps = material.reference[self.acts[material.reference]]
         gain = self.told["consensus"][steps] - alone[steps]
-        level = step_level("consensus", self.grounds["consensus"].groups)
+        level = level or step_level("consensus", self.grounds["consensus"].groups)
         agrees = chance_of_gain(gain, material.group[steps]) < level
         if agrees and self._passes("consensus"):  # one witness, not two
             self.heard = ["consensus", *(name for name in self.heard if name != "likelihood")]
@@ -263,7 +276,8 @@ class Gathering:
 
     def _judge_episodes(self, outcomes: dict[str, Array]) -> dict[str, str]:
         """Also the clean groups that went as badly as the worst noisy ones."""
-        told, material = dict(outcomes), self.material
+        told = {n: found for n, found in outcomes.items() if n in EPISODE_SIGNALS}
+        material = self.material
         if "doing" in self.asked:
             told["doing"] = self.witnesses.cross_fitted("outcome", "doing")
         if "likelihood" in self.asked:

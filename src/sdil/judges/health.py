@@ -86,8 +86,8 @@ class Health:
         if self.clean_steps and self.separates != "unknown":
             found.append(
                 f"of {self.clean_steps:,} held-out clean steps, {self.clean_under:,} "
-                f"({self.clean_under / self.clean_steps:.0%}) score under {self.threshold:g}: as "
-                "many good steps as that would be dropped"
+                f"({self.clean_under / self.clean_steps:.0%}) score under {self.threshold:g}: "
+                "about that share of the good steps would be dropped"
             )
         if self.collapsed:
             found.append(

@@ -2,6 +2,7 @@
 
 - The step output hears a signal that rates the actions of clean groups it never saw above the same
   actions dealt out anew within their trajectory: whoever cannot tell those knows nothing of steps.
+  Real numbers are held against those of other steps, half of them noisy.
 - The episode output asks first, of all signals together, whether clean groups that they never saw
   stand above noisy ones: one test, so that chance has one try. If they do, it hears each signal
   that rather says so itself. Good people do not differ at each step; they are quicker, and that
@@ -26,6 +27,8 @@ RATHER = 0.5
 """Where clean groups stand out, signals are heard that do better than chance does at its median."""
 MANY = 8
 """Clean groups from which on a test has some power."""
+UNHARMED = 0.5
+"""Consensus on real actions is heard where it rather predicts clean groups better than worse."""
 UNANCHORED = ("efficiency",)
 """Step signals that know nothing of what clean demonstrations aim at."""
 APART, AGREES = 0.6, 0.25

@@ -34,7 +34,7 @@ class Judge:
     clone_updates: Count = 400
     """Updates of the clones behind likelihood and consensus."""
     distance_updates: Count = 3_000
-    """Updates of the temporal distance behind progress and efficiency."""
+    """Updates of the distance behind progress and efficiency; a learned value has a third."""
     outcome_updates: Count = 400
     """Updates of what actions are expected to bring, and of integrity."""
     hidden: Count = 64

@@ -22,6 +22,9 @@ from sdil.windows import Windows
 
 _LEAST = 1e-6  # probabilities under it are alike
 _NEVER = -30.0  # the logit of an action that idles
+WIDTHS = (1.0, 1.5, 2.0, 3.0, 4.0)
+"""By which densities may be read wider than they were learned: few demonstrations make clones too
+sure. Unseen clean groups choose."""
 
 
 class Clones(nn.Module):
@@ -32,6 +35,9 @@ class Clones(nn.Module):
         self.networks = networks
         self.idle: Tensor
         self.register_buffer("idle", idle.clone())
+        if not len(idle):  # real numbers
+            self.width: Tensor
+            self.register_buffer("width", torch.ones(()))
 
     def forward(self, states: Tensor) -> Tensor:
         """`log p(a | s)`, p the mean over the clones, given that one acts; NaN for actions that
@@ -44,15 +50,15 @@ class Clones(nn.Module):
 
     def of(self, states: Tensor, actions: Tensor, head: ActionHead) -> Tensor:
         """The same of actions that are real numbers (B, D, *action): their log-density, in units of
-        the data. What it would be on average there is not subtracted: where clones are unsure, no
-        clean demonstrator has been, and that is evidence too. (B, D)"""
+        the data, as wide as `width` says. What it would be on average there is not subtracted:
+        where clones are unsure, no clean demonstrator has been, and that is evidence too. (B, D)"""
         outputs = self.networks(states).movedim(0, 1)  # (B, members, size)
         even = outputs.new_full(outputs.shape[:2], -math.log(outputs.shape[1]))
         mixed = head.mix(even, outputs)[:, None].expand(-1, actions.shape[1], -1)
-        return head.log_prob(mixed, actions).clamp(min=math.log(_LEAST))
-
-    def only(self, members: list[int]) -> Clones:
-        return Clones(self.networks.only(members), self.idle)
+        found, least = head.log_prob(mixed, actions, float(self.width)), math.log(_LEAST)
+        return torch.where(
+            found < least, least - torch.log1p((least - found).clamp(min=0.0)), found
+        )
 
 
 def learn_clones(

@@ -140,6 +140,11 @@ class Pools:
             each[torch.arange(width) >= self._sizes[:, None]] = 0.0
             self._reached = each.cumsum(1) / each.sum(1, keepdim=True)
 
+    def each_has(self, which: Tensor) -> bool:
+        """Whether each network may learn from one of the steps that `which` (N,) marks."""
+        there = which[self._steps] & (torch.arange(self._steps.shape[1]) <= self._last)
+        return bool(there.any(1).all())
+
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """(members, count)"""
         if self._reached is None:

@@ -20,7 +20,7 @@ from sdil.windows import STEPS_IN_CACHE, DistinctStates, Windows
 REACH = 2  # it is looked at over so many steps to either side
 SOFTNESS = 0.2  # of the minimum over waypoints, in lengths of a clean demonstration
 WAYPOINTS = 64
-_STATES = 32  # whose pairs with all waypoints fit into the cache of a processor
+_STATES = 16  # whose pairs with all waypoints fit into the cache of a processor
 
 
 class Progress(nn.Module):
@@ -70,7 +70,7 @@ class Progress(nn.Module):
         to_go = self.to_go(distinct, distance, standardise)[states.of_rows]
         left = torch.zeros(len(windows.observations) + 1, dtype=torch.float64)
         left[used] = to_go.double()
-        return _smooth(left[rows] - left[rows + 1], exists, windows.times[index])
+        return smooth_gains(left[rows] - left[rows + 1], exists, windows.times[index])
 
     def to_go(self, states: Tensor, distance: Ensemble, standardise: Standardise) -> Tensor:
         """How far it is to the end of a clean demonstration, over the best of waypoints. (B,)"""
@@ -126,7 +126,7 @@ class _Pairs:
         return found
 
 
-def _smooth(values: Tensor, exists: Tensor, times: Tensor) -> Tensor:
+def smooth_gains(values: Tensor, exists: Tensor, times: Tensor) -> Tensor:
     """A weighted mean with the steps around, half the weight for each step away. (N,)"""
     total = torch.where(exists, values, 0.0)
     weight = exists.to(values.dtype)

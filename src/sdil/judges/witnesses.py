@@ -15,12 +15,13 @@ from torch import Tensor
 from sdil.heads import ActionHead, counts_actions
 from sdil.judges.distance import coarse, learn_distance
 from sdil.judges.doing import Doing
-from sdil.judges.episodes import Episodes, Pace
-from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, Evidence
+from sdil.judges.episodes import Episodes, Pace, count_rates
+from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, REAL_OUTCOMES, Evidence
 from sdil.judges.expected import Expected, learn_expected
 from sdil.judges.hearing import Ground, of_gains, of_steps
 from sdil.judges.integrity import Integrity, learn_integrity
-from sdil.judges.likelihood import Clones, learn_clones
+from sdil.judges.learned_value import LearnedValue, learn_value
+from sdil.judges.likelihood import WIDTHS, Clones, learn_clones
 from sdil.judges.material import Material, Pools
 from sdil.judges.progress import Progress
 from sdil.judges.value import RecordedGraph, Value
@@ -29,7 +30,8 @@ from sdil.networks.ensemble import MEMBERS, Ensemble
 from sdil.spaces import Array
 from sdil.training import OptimiserFields, Stages
 
-_DEALT = 16  # actions of the same trajectory, where they are real numbers
+_DEALT = 16  # actions of other steps, where they are real numbers
+_LOOKS, _FEWEST = 170, 60  # how often clones look at a clean step of real actions; updates
 _MEASURING = 2  # networks of those that measure distances and expect outcomes
 
 
@@ -83,7 +85,8 @@ class Witnesses:
                 Ensemble(folds + MEMBERS, n_inputs, hidden, head.size) for _ in range(2)
             )
             self.distance = Ensemble(coarse(folds) + _MEASURING, 2 * n_inputs, hidden, 2)
-            n = len(OUTCOMES)
+            self.outcomes = OUTCOMES if self.n_counted else REAL_OUTCOMES
+            n = len(self.outcomes)
             sizes = (
                 (n_inputs, hidden, n * self.n_counted)
                 if self.n_counted
@@ -91,9 +94,16 @@ class Witnesses:
             )
             self.expected = Expected(Ensemble(folds + _MEASURING, *sizes), n)
             self.integrity = Integrity(Ensemble(1, 2 * n_inputs, hidden, head.size))
+            self.learned: Ensemble | None = None
+            if not self.n_counted:
+                self.learned = Ensemble(coarse(folds) + _MEASURING, n_inputs, hidden, 1)
+        self.values = False
+        """Whether there is a learned value."""
         self._learn_to_clone_and_measure()
         self.views = [self._view(k) for k in [*range(self.n_folds), None]]
         """Of each fold, then the final one."""
+        if "likelihood" in self.asked and not self.n_counted:
+            self._choose_width()
 
     @property
     def final(self) -> Evidence:
@@ -101,7 +111,8 @@ class Witnesses:
 
     def _learn_to_clone_and_measure(self) -> None:
         if {"likelihood", "consensus"} & set(self.asked):
-            self._clone("clone clean", self.clones, (self.material.learners(self._clean, MEMBERS),))
+            pools = (self.material.learners(self._clean, MEMBERS),)
+            self._clone("clone clean", self.clones, pools, self._clean_updates)
         if {"progress", "efficiency"} & set(self.asked):
             learn_distance(
                 self.distance,
@@ -113,6 +124,17 @@ class Witnesses:
                 batch_size=self.fields.batch_size,
                 updates=self.fields.distance_updates,
             )
+        if "value" in self.asked and self.learned is not None:
+            self.values = learn_value(
+                self.learned,
+                self.material,
+                self.standardise,
+                _MEASURING,
+                self.stages,
+                self.generator,
+                batch_size=max(1, self.fields.batch_size // 2),
+                updates=max(1, self.fields.distance_updates // 3),
+            )
 
     def _view(self, fold: int | None) -> Evidence:
         """Evidence that never saw a fold, or that has seen all."""
@@ -120,7 +142,7 @@ class Witnesses:
         measuring = clones if fold is not None else clones[:_MEASURING]
         count = coarse(self.n_folds)
         distances = [fold % count] if fold is not None else [count + i for i in range(_MEASURING)]
-        n_rates = self.head.encoded + len(self.material.inputs)
+        n_rates = count_rates(self.head, len(self.material.inputs))
         idle = self.doing.idle
         ends = Progress.towards(self.material, self.standardise, fold, self.seed)
         return Evidence(
@@ -136,9 +158,12 @@ class Witnesses:
             Integrity(self.integrity.networks.only([0])),  # learned last, by the final one alone
             Pace(n_rates),
             Episodes(EPISODE_SIGNALS),
+            None if self.learned is None else LearnedValue(self.learned.only(distances)),
         ).requires_grad_(False)
 
-    def _clone(self, phase: str, networks: Ensemble, pools: tuple[Pools, ...]) -> None:
+    def _clone(
+        self, phase: str, networks: Ensemble, pools: tuple[Pools, ...], updates: int
+    ) -> None:
         learn_clones(
             phase,
             networks,
@@ -149,8 +174,32 @@ class Witnesses:
             self.stages,
             self.generator,
             batch_size=self.fields.batch_size,
-            updates=self.fields.clone_updates,
+            updates=updates,
         )
+
+    @property
+    def _clean_updates(self) -> int:
+        """How long clean steps are cloned: densities of a few of them are soon learned by heart."""
+        updates = self.fields.clone_updates
+        if self.n_counted:
+            return updates
+        enough = _LOOKS * self.material.n_clean // self.fields.batch_size
+        return min(updates, max(enough, _FEWEST))
+
+    def _choose_width(self) -> None:
+        """As wide as predicts the actions of unseen clean groups best."""
+        steps = self.material.reference
+        if not len(steps):
+            return
+
+        def predicts(width: float) -> float:
+            for view in self.views:
+                view.clones.width.fill_(width)
+            return float(self._rate("likelihood", steps, self.actions[steps][:, None]).mean())
+
+        best = max(WIDTHS, key=predicts)
+        for view in self.views:
+            view.clones.width.fill_(best)
 
     def cross_fitted(self, tell: str, name: str) -> Array:
         """What those say of each step who never saw its group: `tell` of a signal, or its
@@ -167,16 +216,24 @@ class Witnesses:
 
     def ground(self, name: str, steps: Array) -> Ground:
         """Of a signal, on these clean reference steps: it should rate own actions above those of
-        the same trajectory dealt out anew."""
+        the same trajectory dealt out anew; of real numbers above those of other steps."""
         trajectory, group = self.material.trajectory[steps], self.material.group[steps]
         if self.n_counted:
             every = torch.arange(self.n_counted).expand(len(steps), -1)
             table, taken = self._rate(name, steps, every), self.actions.numpy()[steps]
             return of_steps(table, taken.astype(np.int64), trajectory, group)
-        others = _of_the_same(trajectory, _DEALT, np.random.default_rng([self.seed, 23]))
-        own, dealt = self.actions[steps][:, None], self.actions[steps][others]
+        others = self._dealt(steps, np.random.default_rng([self.seed, 23]))
+        own, dealt = self.actions[steps][:, None], self.actions[others]
         table = self._rate(name, steps, torch.cat([own, dealt], 1))
-        return of_gains(table[:, 0] - table[:, 1:].mean(1), group)
+        return of_gains(_standing(table[:, 0], table[:, 1:]), group)
+
+    def _dealt(self, steps: Array, rng: np.random.Generator) -> Array:
+        """Steps whose actions are dealt out at these clean ones, half of them clean and half noisy:
+        where motion is steady, the actions of the same trajectory are all alike. (R, _DEALT)"""
+        noisy = self.material.noisy
+        half = (len(steps), _DEALT // 2)
+        sides = [among[rng.integers(len(among), size=half)] for among in (steps, noisy)]
+        return np.concatenate(sides, 1)
 
     def _rate(self, name: str, steps: Array, actions: Tensor) -> Array:
         """What those say of actions (R, D, *action) who never saw the group of a step. (R, D)"""
@@ -196,21 +253,22 @@ class Witnesses:
         """What came of each step (N,) by those that never saw its group, and of which signals it is
         now known what is to be expected."""
         windows, material = self.material.windows, self.material
-        chosen = [name for name in OUTCOMES if name in self.asked]
+        names = self.outcomes
+        chosen = [n for n in names if n in self.asked and (n != "value" or self.values)]
         unknown = np.full(len(windows), np.nan)
-        found = {n: self.cross_fitted("outcome", n) if n in chosen else unknown for n in OUTCOMES}
+        found = {n: self.cross_fitted("outcome", n) if n in chosen else unknown for n in names}
         final = {
             n: self.final.outcome(n, windows, torch.arange(len(windows))).numpy()
             if n in chosen
             else unknown
-            for n in OUTCOMES
+            for n in names
         }
-        each = np.stack([found[n] for n in OUTCOMES], 1)  # (N, S)
+        each = np.stack([found[n] for n in names], 1)  # (N, S)
         expects: set[str] = set()
         known = ~np.isnan(each[: material.n_train]).all(1) & self.acts[: material.n_train]
         folds = material.fold[: material.n_train][known]
         if known.any() and all((folds != k).any() for k in range(self.n_folds)):
-            of_all = np.stack([final[n] for n in OUTCOMES], 1)
+            of_all = np.stack([final[n] for n in names], 1)
             learn_expected(
                 self.expected,
                 self.head,
@@ -259,8 +317,9 @@ class Witnesses:
         enough = len(acting) and all((folds != k).any() for k in range(self.n_folds))
         return acting if enough else np.arange(self.material.n_clean)
 
-    def clone_both(self, weights: Array) -> bool:
-        """Clones of both sets, noisy steps as often as `weights` (N,) say; False: too few act."""
+    def clone_both(self, weights: Array, updates: int) -> bool:
+        """Clones of both sets, noisy steps as often as `weights` (N,) say; False: too few act.
+        Asked again, they go on from what they have learned."""
         material = self.material
         noisy = np.flatnonzero(self.acts[: material.n_train])
         noisy = noisy[noisy >= material.n_clean]
@@ -272,11 +331,13 @@ class Witnesses:
             material.learners(self._clean, MEMBERS),
             material.learners(noisy, MEMBERS, drawn),
         )
-        self._clone("clone both", self.consensus, pools)
+        self._clone("clone both", self.consensus, pools, updates)
         for k, view in enumerate(self.views):
             last = list(range(self.n_folds, self.n_folds + MEMBERS))
             some = [k] if k < self.n_folds else last
             view.consensus = Clones(self.consensus.only(some), self.doing.idle)
+            if not self.n_counted:
+                view.consensus.width.copy_(view.clones.width)
         return True
 
     def check_integrity(self) -> None:
@@ -298,9 +359,7 @@ class Witnesses:
         self.final.integrity = self.integrity
 
 
-def _of_the_same(trajectory: Array, count: int, rng: np.random.Generator) -> Array:
-    """Places of steps of the same trajectory, for each step. (R, count)"""
-    first = np.flatnonzero(np.append(True, np.diff(trajectory) != 0))
-    lengths = np.diff(np.append(first, len(trajectory)))
-    drawn = rng.random((len(trajectory), count)) * np.repeat(lengths, lengths)[:, None]
-    return np.asarray(np.repeat(first, lengths)[:, None] + drawn.astype(np.int64))
+def _standing(own: Array, dealt: Array) -> Array:
+    """The share of dealt actions (R, D) that own ones (R,) stand above, less that which they stand
+    under: densities of single steps are too far apart for means to be fair. (R,)"""
+    return np.asarray(np.sign(own[:, None] - dealt).mean(1))

@@ -25,12 +25,15 @@ from sdil.studies.grid import Results
 NAMES = {
     "reward": "reward",
     "reward_without_circles": "without circles",
+    "reward_not_stuck": "not stuck",
     "reward_sampled": "sampled",
     "reward_default": "as by default",
     "acc": "ACC",
     "macro_f": "macro-F",
     "macro_auroc": "macro AUROC",
     "micro_auroc": "micro AUROC",
+    "test_nll": "NLL",
+    "relative_error": "error, standard deviations",
     "success": "success",
     "valid_nll": "valid NLL",
     "valid_acc": "valid ACC",
@@ -43,11 +46,17 @@ NAMES = {
 WAYS = {
     "reward": "greedy",
     "reward_without_circles": "without circles",
+    "reward_not_stuck": "not stuck",
     "reward_sampled": "sampled",
 }
 """Rewards, by the way of acting that all policies share."""
 CANNOT_TELL: Verdict = "cannot tell with this many seeds"
-_AS_IT_IS = {"valid_nll", "perplexity"}  # the rest are shares, shown x100
+_AS_IT_IS = {
+    "valid_nll",
+    "test_nll",
+    "relative_error",
+    "perplexity",
+}  # the rest are shares, shown x100
 _HOLDS: dict[Verdict, str] = {
     "better": "holds",
     "worse": "does not hold: it is worse",

@@ -33,7 +33,10 @@ from sdil.spaces import Array
 from sdil.studies.grid import Results, State
 
 _PREDICTION = ("acc", "macro_f", "macro_auroc", "micro_auroc")
-_MORE_WAYS = ("reward_without_circles", "reward_sampled", "reward_default")  # beside greedily
+_OF_REAL_ACTIONS = ("test_nll", "relative_error")
+_MORE_WAYS = (  # beside greedily
+    *("reward_without_circles", "reward_not_stuck", "reward_sampled", "reward_default"),
+)
 _SCORES = ("score_auroc", "score_average_precision", "score_calibration_error", "score_brier")
 
 
@@ -69,11 +72,13 @@ def _of_methods(results: Results, task: str) -> list[TextTable]:
     sizes = results.at(study.rows[-1], task) or results.at(study.rows[0], task)
     title = f"{task}, {_sizes(results, task)}" if sizes else task
     rows = [r for r in study.rows if any(f.state != "missing" for f in results.at(r, task))]
+    real = any(results.values(r, task, "relative_error") for r in rows)
+    predicted = _OF_REAL_ACTIONS if real else _PREDICTION
     made = [
         TextTable(
-            f"{title}: predicting clean test actions, x100",
-            ("method", *(NAMES[m] for m in _PREDICTION)),
-            tuple((r, *(mean_text(results, r, task, m) for m in _PREDICTION)) for r in rows),
+            f"{title}: predicting clean test actions{'' if real else ', x100'}",
+            ("method", *(NAMES[m] for m in predicted)),
+            tuple((r, *(mean_text(results, r, task, m) for m in predicted)) for r in rows),
         )
     ]
     if measure == "reward":

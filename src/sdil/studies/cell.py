@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from sdil.errors import InputError
 from sdil.limits import Between, Count, CountOrNone, Share, check_value
 from sdil.moved import refuse_moved
+from sdil.named import is_import_path
 from sdil.studies.source import Sources, Written
-from sdil.tasks import TASK_NAMES
+from sdil.tasks import TASK_MODULES, TASK_NAMES
 
 MIMIC = "mimic"
 _FIELDS = ("fields", "judge_fields")
@@ -86,7 +87,7 @@ class Cell:
         del asked["data"]
         if self.task == MIMIC:
             asked["data_hash"] = hash_of_folder(str(self.data))
-        elif self.task not in TASK_NAMES:
+        elif self.task not in TASK_NAMES and not is_import_path(self.task):
             raise InputError(f"there is no task {self.task!r}; there are {', '.join(TASK_NAMES)}")
         asked["source"] = sources.of_cell(self.learner, self.judge, _task_module(self.task))
         return asked
@@ -157,7 +158,9 @@ def sorted_fields(fields: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
 def _task_module(task: str) -> str:
     if task == MIMIC:
         return "sdil.formats.folder"
-    return "sdil.tasks.doorkey" if task.startswith("doorkey") else f"sdil.tasks.{task}"
+    if is_import_path(task):
+        return task
+    return TASK_MODULES.get(task, f"sdil.tasks.{task}")
 
 
 def _checked(name: str, given: tuple[tuple[str, Value], ...], written: Written) -> dict[str, Any]:

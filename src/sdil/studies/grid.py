@@ -31,7 +31,14 @@ from sdil.studies.source import Sources
 
 FORMAT_VERSION = 1
 MEASURES = (
-    *("reward", "reward_without_circles", "reward_sampled", "reward_default", "success"),
+    *(
+        "reward",
+        "reward_without_circles",
+        "reward_not_stuck",
+        "reward_sampled",
+        "reward_default",
+        "success",
+    ),
     *("acc", "macro_f", "macro_auroc", "micro_auroc", "valid_acc", "score_auroc"),
 )
 """What a study may compare; of all of them more is better."""

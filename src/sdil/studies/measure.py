@@ -15,9 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from sdil.acting import DEFAULT, GREEDY, ListenToValue, Sample, WithoutCircles, describe_acting
+from sdil.acting import (
+    DEFAULT,
+    GREEDY,
+    ListenToValue,
+    NotStuck,
+    Sample,
+    WithoutCircles,
+    describe_acting,
+)
 from sdil.demonstrations import Demonstrations
-from sdil.evaluation.metrics import action_metrics, mean_nll, predict_recorded
+from sdil.evaluation.metrics import RealMetrics, measure_recorded
 from sdil.evaluation.rollout import evaluate
 from sdil.policy import Policy
 from sdil.spaces import Array
@@ -61,11 +69,11 @@ def measure(inputs: Mapping[str, Any], data: str | None = None) -> tuple[dict[st
 
 
 def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any], float]:
-    from sdil.algorithms import LEARNERS, make_judge
+    from sdil.algorithms import find_learner, make_judge
     from sdil.training import Epoch
 
     pool = demonstrations(inputs, data)
-    learner = LEARNERS[inputs["learner"]](**inputs["fields"])
+    learner = find_learner(inputs["learner"])(**inputs["fields"])
     more: dict[str, Any] = {}
     if learner.takes_truth:
         more["truth"] = pool.noisy_good
@@ -81,20 +89,14 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
         pool.train, valid=given, seed=inputs["seed"], on_epoch=epochs.append, **more
     )
     seconds = time.process_time() - began
-    probs, actions = predict_recorded(policy, pool.valid.clean)
+    on_valid = measure_recorded(policy, pool.valid.clean)
     measures: dict[str, Any] = {
-        "valid_nll": mean_nll(probs, actions),
-        "valid_acc": float((probs.argmax(1) == actions).mean()),
+        "valid_nll": on_valid.nll,
+        "valid_acc": None if isinstance(on_valid, RealMetrics) else on_valid.accuracy,
     }
     if inputs["measured"] == "validation":
         return measures, seconds
-    tested = action_metrics(*predict_recorded(policy, pool.test.clean))
-    measures |= {
-        "acc": tested.accuracy,
-        "macro_f": tested.macro_f,
-        "macro_auroc": tested.macro_auroc,
-        "micro_auroc": tested.micro_auroc,
-    }
+    measures |= _predicted(policy, pool.test)
     if inputs["task"] != "mimic":
         measures |= _acted(policy, inputs["task"], _EPISODES + inputs["seed"])
     if pool.noisy_good:
@@ -113,9 +115,24 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
     return measures, seconds
 
 
+def _predicted(policy: Policy, test: Demonstrations) -> dict[str, Any]:
+    """How well it predicts clean test actions; what needs a list of actions is else unknown."""
+    tested = measure_recorded(policy, test.clean)
+    if isinstance(tested, RealMetrics):
+        unknown = dict.fromkeys(("acc", "macro_f", "macro_auroc", "micro_auroc"))
+        return {**unknown, "test_nll": tested.nll, "relative_error": tested.relative_error}
+    return {
+        "acc": tested.accuracy,
+        "macro_f": tested.macro_f,
+        "macro_auroc": tested.macro_auroc,
+        "micro_auroc": tested.micro_auroc,
+    }
+
+
 def _acted(policy: Policy, task: str, seed: int) -> dict[str, Any]:
     """What the policy earns greedily, the one way in which all are compared, and in others."""
-    ways = [GREEDY, WithoutCircles.name, Sample.name, DEFAULT]
+    out_of_it = WithoutCircles.name if policy.spaces.listed else NotStuck.name
+    ways = [GREEDY, out_of_it, Sample.name, DEFAULT]
     if policy.judge is not None and policy.judge.advice() is not None:
         ways.append(ListenToValue.name)
     with warnings.catch_warnings():  # here it does not matter whether a rule is called for

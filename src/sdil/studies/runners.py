@@ -192,7 +192,7 @@ def on_ray(address: str) -> Run:
     def run(jobs: Sequence[Job]) -> Iterator[Event]:
         here = not ray.is_initialized()
         if here:
-            _join(ray, address)
+            join_ray(ray, address)
         try:
             yield from _through_ray(ray, jobs)
         finally:
@@ -202,7 +202,8 @@ def on_ray(address: str) -> Run:
     return run
 
 
-def _join(ray: Any, address: str) -> None:
+def join_ray(ray: Any, address: str) -> None:
+    """Connect to a cluster, or start one here; its workers have one thread each."""
     paths = os.pathsep.join(p for p in sys.path if p)  # workers find the package that we found
     settings = {"env_vars": dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": paths}}
     more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from sdil import limits
 from sdil.errors import InputError
+from sdil.named import find_named, is_import_path
 
 _PACKAGE = Path(__file__).parents[1]
 _MEASURED, _JUDGED = "sdil.studies.measure", "sdil.studies.step_scores"
@@ -91,7 +93,12 @@ class Sources:
             roots.append(self.judge(judge).module)
         if made.class_variables["judges_steps"]:
             roots.append(_JUDGED)
-        return self.digest(roots)
+        ours = [module for module in roots if not is_import_path(module)]
+        own = [module for module in roots if is_import_path(module)]
+        if not own:
+            return self.digest(ours)
+        text = "".join(ast.dump(ast.parse(_own_file(name).read_text("utf-8"))) for name in own)
+        return hashlib.sha256(f"{self.digest(ours)} {text}".encode()).hexdigest()
 
     @property
     def learners(self) -> list[str]:
@@ -144,7 +151,9 @@ class Sources:
                 return fields
         raise InputError(f"{learner} has no preset {preset!r}")
 
-    def _named(self, name: str, known: list[str], what: str) -> Written:
+    def _named(self, name: str, known: list[str], what: Literal["learner", "judge"]) -> Written:
+        if is_import_path(name):
+            return _own(name, what)
         if name not in known:
             raise InputError(f"there is no {what} {name!r}; there are {', '.join(known)}")
         if name not in self._written:
@@ -234,6 +243,31 @@ class Sources:
         if module not in self._trees:
             self._trees[module] = ast.parse(self._read(_file(module)))
         return self._trees[module]
+
+
+def _own(name: str, what: Literal["learner", "judge"]) -> Written:
+    """What a learner or judge of the user's own says of itself; it is imported."""
+    from sdil.algorithms import find_judge, find_learner
+
+    kind: Any = find_learner(name) if what == "learner" else find_judge(name)
+    hints = get_type_hints(kind, include_extras=True)
+    told = ("judges_steps", "takes_judge", "takes_truth", "environment", "noisy_set", "reference")
+    return Written(
+        name,
+        {f.name: f.default for f in fields(kind)},
+        {f.name: hints[f.name] for f in fields(kind)},
+        {key: getattr(kind, key) for key in told if hasattr(kind, key)},
+        (kind.__doc__ or "").strip().partition("\n")[0],
+        tuple(getattr(kind, "presets", dict)()),
+    )
+
+
+def _own_file(name: str) -> Path:
+    """Where something of the user's own is written: another text makes its cells stale."""
+    find_named(name, "sdil.tasks")
+    found = sys.modules[name.partition(":")[0]].__file__
+    assert found is not None
+    return Path(found)
 
 
 def _file(module: str) -> Path:

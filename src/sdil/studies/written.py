@@ -40,6 +40,7 @@ from typing import Any
 
 from sdil.errors import InputError
 from sdil.limits import fits
+from sdil.named import is_import_path
 from sdil.studies.cell import Cell, Seed, sorted_fields
 from sdil.studies.grid import MEASURES, Entry, Study, check_name
 from sdil.studies.source import Sources
@@ -124,7 +125,7 @@ class _Reader:
             keys = ("row", "learner", "fields", "setting", "judge", "judge_fields")
             self._only(one, keys, f"{place}.")
             name = one.get("learner")
-            if name not in self.sources.learners:
+            if name not in self.sources.learners and not is_import_path(name):
                 known = ", ".join(self.sources.learners)
                 self._complain(f"{place}.learner", f"{name!r} is none of {known}")
             setting = one.get("setting", "both")
@@ -206,7 +207,7 @@ class _Reader:
 
 
 def _a_task(value: Any) -> bool:
-    return value in TASK_NAMES
+    return value in TASK_NAMES or is_import_path(value)
 
 
 def _a_count(value: Any) -> bool:

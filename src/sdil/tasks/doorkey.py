@@ -140,4 +140,4 @@ def _any_door(size: int) -> DoorKey:
     return DoorKey(size)
 
 
-TASKS = {size: task(size) for size in (5, 6, 8)}
+TASKS = {f"doorkey-{size}x{size}": task(size) for size in (5, 6, 8)}

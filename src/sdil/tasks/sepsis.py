@@ -157,6 +157,7 @@ class SepsisTask:
     """The share of clean steps that are random admissible ones."""
     noisy_random_steps: float = 0.0
     """The share of noisy steps that are."""
+    noises: tuple[NoiseKind, ...] = ("paper",)
 
     def table(self) -> None:
         """There is none: what a step does is left to chance. See `sepsis_model`."""

@@ -39,6 +39,10 @@ class Benchmark(Protocol):
     def table(self) -> Callable[[], Table | None]:
         """All states, where they are few enough and nothing is left to chance."""
 
+    @property
+    def noises(self) -> tuple[NoiseKind, ...]:
+        """What can be wrong with its noisy set, the usual first."""
+
     def collect(
         self,
         *,
@@ -86,6 +90,7 @@ class Task:
     noisy: Recipe
     other_aims: dict[str, Callable[[Table], Array]]
     """Places other than the goal that a demonstrator may head to: target states. (S,)"""
+    noises: tuple[NoiseKind, ...] = ("paper", "segments", "worst")
 
     def collect(
         self,
