@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from corridor import corridor, fit, goes_on
+from sklearn.metrics import roc_auc_score
 
 import sdil
 from sdil.errors import InputError
@@ -81,8 +82,8 @@ def test_one_wrong_answer_costs_little(judge, demos):
     right = judge.tell(truth_of(demos, asked))
     wrong = judge.tell(truth_of(demos, asked, turned=(3,)))
     good = goes_on(demos)
-    right_of = ((scores(right, demos) > 0) == good).mean()
-    assert ((scores(wrong, demos) > 0) == good).mean() > right_of - 0.1
+    best, turned = (roc_auc_score(good, scores(j, demos)) for j in (right, wrong))
+    assert turned > best - 0.05  # by order; where 0 lies moves by more
 
 
 def test_a_told_judge_is_saved_and_loaded(judge, demos, tmp_path):
