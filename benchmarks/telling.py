@@ -1,6 +1,6 @@
 """What do twenty labelled spans teach the judge? Labels from the truth, AUROC on the other steps.
 
-    python benchmarks/telling.py                                  # the table of docs/review.md
+    python benchmarks/telling.py                                  # 10 seeds of two tasks
     python benchmarks/telling.py --settings fourrooms:5 --seeds 100 101
 
 A setting is a task and a number of clean demonstrations. A span's label is the majority of its
