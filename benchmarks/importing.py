@@ -25,6 +25,7 @@ import numpy as np
 import tyro
 
 import sdil
+from common.report import begin, finish, markdown
 from sdil.formats.importing import import_source
 from sdil.formats.reading import open_reading
 from sdil.formats.recognise import parse_address
@@ -235,7 +236,12 @@ def measure(case: Case, folder: Path, data: list[dict[str, Any]], repeats: int) 
 
 
 def main(
-    steps: int = 100_000, features: int = 50, repeats: int = 3, judge: bool = False, only: str = ""
+    steps: int = 100_000,
+    features: int = 50,
+    repeats: int = 3,
+    judge: bool = False,
+    only: str = "",
+    json: Path | None = None,
 ) -> None:
     """Print a table.
 
@@ -245,27 +251,37 @@ def main(
         repeats: The least of so many counts.
         judge: Also judge what was imported, with our judge and as it comes.
         only: The formats, with commas between them; all of them where nothing is said.
+        json: Save everything to this file.
     """
     data = walk(steps, features)
     wanted = [c for c in CASES if not only or c.name in only.split(",")]
-    print(f"{steps} steps of {features} features in {len(data)} episodes")
-    print("| format | bare read | `sdil.read` | times | `sdil import` | times |")
-    print("|---|---|---|---|---|---|")
+    about = begin(sizes=f"{steps} steps of {features} features in {len(data)} episodes")
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
         for case in wanted:
             folder = Path(place) / case.name
             folder.mkdir()
             took = measure(case, folder, data, repeats)
-            bare, read, imported = took["bare"], took["read"], took["import"]
-            print(
-                f"| {case.name} | {bare:.2f} s | {read:.2f} s | {read / bare:.1f} | "
-                f"{imported:.2f} s | {imported / bare:.1f} |",
-                flush=True,
-            )
+            rows.append({"format": case.name, **took})
             if judge and case is wanted[-1]:
                 began = time.perf_counter()
                 sdil.judge(sdil.Judge(), folder / "imported", Path(place) / "judged", threads=2)
                 print(f"judged in {time.perf_counter() - began:.0f} s with two threads")
+    table = [
+        (
+            row["format"],
+            f"{row['bare']:.2f} s",
+            *(x for k in ("read", "import") for x in _beside(row[k], row["bare"])),
+        )
+        for row in rows
+    ]
+    columns = ("format", "bare read", "`sdil.read`", "times", "`sdil import`", "times")
+    print(markdown(columns, table))
+    finish(about, rows, [], json)
+
+
+def _beside(seconds: float, bare: float) -> tuple[str, str]:
+    return f"{seconds:.2f} s", f"{seconds / bare:.1f}"
 
 
 if __name__ == "__main__":

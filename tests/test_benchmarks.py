@@ -40,12 +40,17 @@ SMALLEST = {
         "--settings fourrooms:5 --shares 0.1 --noisy 20 --recorded 20 --seeds 0 --workers 1",
         2,
     ),
+    "importing": ("--steps 400 --features 3 --repeats 1 --only CSV,Zarr", 2),
+    "control_judging": (
+        "--settings pick-place --clean 3 --noisy 4 --seeds 100 --likelihood-only --workers 1",
+        1,
+    ),
     "scale": ("--sizes 1000 2000 --kinds discrete --stages load score page", 2),
     "many_workers": ("--steps 1000 --workers 1 2 --parts 2", 2),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""
-NEEDS_DATA = {"mimic_scaling", "human_play", "predicting"}
+NEEDS_DATA = {"mimic_scaling", "human_play", "predicting", "pusht"}
 
 
 def test_every_script_is_run_here() -> None:

@@ -37,7 +37,7 @@ def test_any_iterable_is_taken_and_nothing_changes_afterwards(make_episode):
     fewer = replace(demos, clean=demos.clean[:1])
     assert fewer == Demonstrations(made[:1], made[2:], SPACES)
     assert fewer.clean.observations is demos.clean.observations  # nothing was copied
-    assert repr(demos).startswith("Demonstrations(clean=Trajectories(2 episodes, 5 steps), noisy=")
+    assert repr(demos).startswith("Demonstrations: 2 clean episodes (5 steps), 1 noisy (4 steps)")
 
 
 def test_packing_keeps_every_value(make_episode):

@@ -17,13 +17,12 @@ import json as json_text
 import os
 import random
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -229,63 +228,41 @@ def _drop_sign(node: ast.UnaryOp) -> str | None:
 
 
 def run_all(mutants: list[Mutant], workers: int, seconds: float) -> list[bool]:
-    """Whether the tests of each fail or do not end, so many at a time.
-
-    Every mutant is a fork of this process, which has imported what is slow to import, but nothing
-    of ours.
-    """
-    for name in ("torch", "scipy.stats", "sklearn.isotonic", "minari", "pytest"):
-        import_module(name)
-    killed: dict[int, bool] = {}
-    running: dict[int, tuple[int, float]] = {}
-    waiting = list(enumerate(mutants))
-    while waiting or running:
-        while waiting and len(running) < workers:
-            number, mutant = waiting.pop(0)
-            running[_fork(mutant)] = number, time.monotonic() + seconds
-        for process, (number, until) in list(running.items()):
-            ended, status = os.waitpid(process, os.WNOHANG)
-            if not ended and time.monotonic() > until:
-                os.kill(process, signal.SIGKILL)
-                ended, status = os.waitpid(process, 0)
-            if ended:
-                del running[process]
-                killed[number] = status != 0
-                mutant = mutants[number]
-                word = "killed" if status else "ALIVE"
-                where = f"{mutant.module}.py:{mutant.line}: {mutant.what}"
-                print(f"{len(killed)}/{len(mutants)} {word}: {where}", file=sys.stderr, flush=True)
-        time.sleep(0.2)
-    return [killed[i] for i in range(len(mutants))]
+    """Whether the tests of each fail or do not end, so many at a time."""
+    killed: list[bool] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for mutant, dead in zip(
+            mutants, pool.map(lambda m: is_killed(m, seconds), mutants), strict=True
+        ):
+            killed.append(dead)
+            where = f"{mutant.module}.py:{mutant.line}: {mutant.what}"
+            word = "killed" if dead else "ALIVE"
+            print(f"{len(killed)}/{len(mutants)} {word}: {where}", file=sys.stderr, flush=True)
+    return killed
 
 
-def _fork(mutant: Mutant) -> int:
-    process = os.fork()
-    if process:
-        return process
-    code = 1
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            code = _test(mutant, Path(folder) / "src")
-    finally:
-        os._exit(code)
-
-
-def _test(mutant: Mutant, source: Path) -> int:
-    """The exit code of pytest over a copy of the source with this change."""
-    import pytest
-
-    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    (source / "sdil" / f"{mutant.module}.py").write_text(mutant.source, "utf-8")
-    os.environ |= {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "CI": "true"}
-    sys.path.insert(0, str(source))
-    sys.dont_write_bytecode = True
-    os.chdir(ROOT)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    options = ["-q", "-x", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
-    return int(pytest.main([*options, *CORE[mutant.module]]))
+def is_killed(mutant: Mutant, seconds: float) -> bool:
+    """Whether pytest fails, or does not end, over a copy of the source with this change."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        (source / "sdil" / f"{mutant.module}.py").write_text(mutant.source, "utf-8")
+        more = {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        options = ["-q", "-x", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *options, *CORE[mutant.module]]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=os.environ | more,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return True
+        return done.returncode != 0
 
 
 if __name__ == "__main__":

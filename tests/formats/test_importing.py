@@ -164,7 +164,7 @@ def test_the_page_calls_actions_as_the_data_does(tmp_path):
 
     demos = sdil.read(write_robomimic(tmp_path / "a.hdf5"), clean="better")
     _, names = _kinds_of_actions(demos, None, demos.origin.action, 0)
-    assert all(name.startswith("(actions[0] ") and ", actions[1] " in name for name in names)
+    assert all(name.startswith("actions[0] ") and ", actions[1] " in name for name in names)
     _, plain = _kinds_of_actions(demos, None, (), 0)
     assert not any("actions" in name for name in plain)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from layouts import (
@@ -309,3 +311,23 @@ def test_a_late_fraction_is_not_rounded(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["episode,step,obs_0,action_0", *rows]))
     demos = sdil.read(tmp_path / "t.csv", clean="0")
     assert demos.noisy[-1].observations.tolist() == [[1.5]]
+
+
+PUSHT = Path(__file__).parents[3] / "shared/data/pusht-human/pusht_cchi_v7_replay.zarr"
+
+
+@pytest.mark.skipif(not PUSHT.exists(), reason=f"{PUSHT} is not there")
+def test_pusht_by_people_is_read_as_zarr_reads_it():
+    zarr = pytest.importorskip("zarr")
+    demos = sdil.read(PUSHT, clean="shortest 40", features="state")
+    assert (len(demos.clean), len(demos.noisy)) == (40, 166)
+    stored = zarr.open(PUSHT, mode="r")
+    ends = stored["meta/episode_ends"][:]
+    assert demos.all.n_steps == ends[-1]
+    states, actions = stored["data/state"][:], stored["data/action"][:]
+    every = {t.id: t for t in both(demos)}
+    for i, end in enumerate(ends):
+        begin = ends[i - 1] if i else 0
+        np.testing.assert_array_equal(every[str(i)].observations, states[begin:end])
+        np.testing.assert_array_equal(every[str(i)].actions, actions[begin:end])
+    assert demos.clean.lengths.max() <= demos.noisy.lengths.min()

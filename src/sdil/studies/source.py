@@ -57,9 +57,7 @@ class Sources:
 
     def __init__(self, read: Callable[[Path], str] = read) -> None:
         self._read = read
-        self._trees: dict[str, ast.Module] = {}
-        self._digests: dict[str, str] = {}
-        self._imported: dict[str, set[str]] = {}
+        self._texts: dict[str, str] = {}
         self._together: dict[tuple[str, ...], str] = {}
         self._found: dict[str, tuple[str, str]] | None = None
         self._written: dict[str, Written] = {}
@@ -82,7 +80,7 @@ class Sources:
             module = waiting.pop()
             if module not in found:
                 found.add(module)
-                waiting += self._imports(module)
+                waiting += _imports_of(self._text(module))
         return found
 
     def of_cell(self, learner: str, judge: str | None, task_module: str) -> str:
@@ -210,39 +208,50 @@ class Sources:
                 return node
         raise LookupError(f"{module} has no class {name}")
 
-    def _imports(self, module: str) -> set[str]:
-        if module not in self._imported:
-            self._imported[module] = self._find_imports(module)
-        return self._imported[module]
-
-    def _find_imports(self, module: str) -> set[str]:
-        named: set[str] = set()
-        for node in _run_nodes(self._tree(module)):
-            if isinstance(node, ast.Import):
-                named |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                named.add(node.module)
-                named |= {f"{node.module}.{alias.name}" for alias in node.names}
-        return {
-            name
-            for name in named - _NOT_FOLLOWED
-            if name.startswith("sdil.") and _file(name).is_file()
-        }
-
     def _digest(self, module: str) -> str:
-        if module not in self._digests:
-            tree = _without_docstrings(self._tree(module))
-            text = hashlib.sha256(ast.dump(tree).encode())
-            if module in _DATA:
-                for path in sorted((_PACKAGE / _DATA[module]).iterdir()):
-                    text.update(path.name.encode() + path.read_bytes())
-            self._digests[module] = text.hexdigest()
-        return self._digests[module]
+        whole = hashlib.sha256(_digest_of(self._text(module)).encode())
+        if module in _DATA:
+            for path in sorted((_PACKAGE / _DATA[module]).iterdir()):
+                whole.update(path.name.encode() + path.read_bytes())
+        return whole.hexdigest()
 
     def _tree(self, module: str) -> ast.Module:
-        if module not in self._trees:
-            self._trees[module] = ast.parse(self._read(_file(module)))
-        return self._trees[module]
+        return _parsed(self._text(module))
+
+    def _text(self, module: str) -> str:
+        if module not in self._texts:
+            self._texts[module] = self._read(_file(module))
+        return self._texts[module]
+
+
+# What follows from a text is found once, however often the source is looked at.
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def _imports_of(text: str) -> frozenset[str]:
+    """The modules of this package that a module with this text imports."""
+    named: set[str] = set()
+    for node in _run_nodes(_parsed(text)):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            named.add(node.module)
+            named |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(
+        name for name in named - _NOT_FOLLOWED if name.startswith("sdil.") and _file(name).is_file()
+    )
+
+
+@cache
+def _digest_of(text: str) -> str:
+    """A hash of what a text does; comments and docstrings do nothing."""
+    tree = _Undocumented().visit(ast.parse(text))  # one of its own, since it is changed
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 def _own(name: str, what: Literal["learner", "judge"]) -> Written:
@@ -286,13 +295,9 @@ def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from _run_nodes(child)
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    """The same tree less the strings that stand alone as statements."""
-    copy = ast.Module(body=list(tree.body), type_ignores=[])
-    return _Undocumented().visit(copy)
-
-
 class _Undocumented(ast.NodeTransformer):
+    """Leaves out the strings that stand alone as statements."""
+
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         alone = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if alone else node
