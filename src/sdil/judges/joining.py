@@ -55,8 +55,8 @@ def weigh_signals(
     n = len(noisy[0])
     ranks = np.zeros(n)
     for signal in noisy:
-        known = ~np.isnan(signal)
-        ranks[known] += (rankdata(signal[known]) - 0.5) / max(known.sum(), 1) - 0.5
+        tells = ~np.isnan(signal)
+        ranks[tells] += (rankdata(signal[tells]) - 0.5) / max(tells.sum(), 1) - 0.5
     prior = np.log(good_share / (1 - good_share))
     p = 0.05 + 0.9 * rankdata(ranks) / n
     log_odds = [np.zeros(N_BINS) for _ in noisy]
