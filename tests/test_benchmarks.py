@@ -33,6 +33,7 @@ SMALLEST = {
     "judging": ("--settings fourrooms:5 --seeds 0 --noisy 20 --workers 1", 1),
     "judging_speed": ("--before HEAD --settings fourrooms:5 --noisy 10 --rounds 1", 1),
     "recommending": ("--settings fourrooms:5 --seeds 0 --noisy 20 --by segment --workers 1", 1),
+    "telling": ("--settings fourrooms:5 --seeds 0 --noisy 20 --labels 4 --workers 1", 1),
     "study_overhead": ("--seeds 1 --clean 5 --noisy 5 --learners bc --rounds 1", 5),
     "walks": ("--learner bc --sizes 5 --noisy 5 --recorded 20 --seeds 0 --workers 1", 10),
     "trusting": (

@@ -27,6 +27,7 @@ BASE_ORDER = {
     "trajectories": {"errors", "spaces"},
     "demonstrations": {"errors", "spaces", "trajectories"},
     "several": {"demonstrations", "errors", "spaces", "trajectories"},
+    "labels": {"demonstrations", "errors", "files", "spaces"},
     "windows": {"spaces", "trajectories"},
     "table": {"spaces"},
     "simulators": {"errors", "named", "nested", "spaces", "table"},
@@ -61,7 +62,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "curation": BASE,
     "checkpoints": BASE | {"evaluation.scores"},
     "arguments": BASE | {"algorithms"},
-    "runs": BASE | {"arguments", "checkpoints", "algorithms", "formats"},
+    "runs": BASE | {"arguments", "checkpoints", "algorithms", "formats", "judges.fitted"},
     "explanation": BASE
     | {"explanation", "tasks", "algorithms", "evaluation", "formats", "networks", "truth"},
     "studies": BASE

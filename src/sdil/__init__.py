@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from sdil.judges.deminf import DemInf as DemInf
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
+    from sdil.labels import Label as Label
+    from sdil.labels import load_labels as load_labels
+    from sdil.labels import save_labels as save_labels
     from sdil.nested import flatten_actions as flatten_actions
     from sdil.runs import judge as judge
     from sdil.runs import resume as resume
@@ -79,6 +82,7 @@ _HOMES = {
     "Demonstrations": "sdil.demonstrations",
     "DemInf": "sdil.algorithms",
     "Judge": "sdil.algorithms",
+    "Label": "sdil.labels",
     "ListenToValue": "sdil.acting",
     "PU": "sdil.algorithms",
     "Sample": "sdil.acting",
@@ -102,9 +106,11 @@ _HOMES = {
     "evaluate": "sdil.evaluation.rollout",
     "paired": "sdil.evaluation.comparisons",
     "load_demonstrations": "sdil.formats.folder",
+    "load_labels": "sdil.labels",
     "load_policy": "sdil.algorithms",
     "load_truth": "sdil.formats.folder",
     "save_demonstrations": "sdil.formats.folder",
+    "save_labels": "sdil.labels",
     "threads": "sdil.cores",
 }
 __all__ = [*_HOMES, "__version__"]

@@ -17,6 +17,7 @@ import platform
 import shlex
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -41,7 +42,9 @@ from sdil.files import (
     write_json,
 )
 from sdil.formats.data import absolute, describe, load_demonstrations, load_truth
+from sdil.judges.fitted import EvidenceJudge
 from sdil.judging import AnyJudge, FittedJudge
+from sdil.labels import Label
 from sdil.limits import Count, check_fields, check_value
 from sdil.locks import locked, refuse_locked
 from sdil.policy import Policy
@@ -190,6 +193,26 @@ def resume(
             done = work.do(*last_checkpoint(out), heard)
         shutil.rmtree(replaced_name(out), ignore_errors=True)
     return done
+
+
+def load_tellable(folder: str | Path) -> EvidenceJudge:
+    """The judge of a judgement, of the kind that labels can be told."""
+    fitted = load_judge(folder)
+    if not isinstance(fitted, EvidenceJudge):
+        raise InputError(f"{folder}: {fitted.name} takes no labels; the judge `evidence` does")
+    return fitted
+
+
+def tell(folder: str | Path, labels: Sequence[Label]) -> EvidenceJudge:
+    """Tell a judgement what people say of steps, all that counts; the folder keeps what it is then.
+
+    No network is trained again; without labels it is what it was before any.
+    """
+    folder = Path(folder)
+    with locked(folder):
+        fitted = load_tellable(folder).tell(labels)
+        fitted.save_again(folder)
+    return fitted
 
 
 def _start(

@@ -41,10 +41,17 @@ class Saved(ABC):
 
 
 def write_saved(
-    folder: Path, stem: str, about: dict[str, Any], tensors: dict[str, Tensor], *, version: int
+    folder: Path,
+    stem: str,
+    about: dict[str, Any],
+    tensors: dict[str, Tensor],
+    *,
+    version: int,
+    over: bool = False,
 ) -> None:
-    """Write `stem`.safetensors and `stem`.json into a folder, but not over those of a run."""
-    if (folder / "run.json").exists() and (folder / f"{stem}.json").exists():
+    """Write `stem`.safetensors and `stem`.json into a folder, but not over those of a run unless
+    that is what is meant."""
+    if not over and (folder / "run.json").exists() and (folder / f"{stem}.json").exists():
         raise InputError(f"{folder} is a finished run; save into another folder")
     copies = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
     size = sum(tensor.nbytes for tensor in copies.values())

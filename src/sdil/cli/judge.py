@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import textwrap
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,9 +33,11 @@ from sdil.cli.fitting import (
 from sdil.cli.health import health_for, print_health
 from sdil.errors import InputError
 from sdil.formats.data import is_source, load_demonstrations
+from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.judge import Judge
 from sdil.judging import FittedJudge
-from sdil.runs import Finished, judge, resume
+from sdil.labels import Label, load_labels
+from sdil.runs import Finished, judge, load_tellable, resume, tell
 
 
 def main(arguments: list[str]) -> None:
@@ -43,6 +47,9 @@ def main(arguments: list[str]) -> None:
         if not arguments:
             raise InputError("which demonstrations? See above.")
         return
+    if "--again" in arguments or any(a.startswith("--again=") for a in arguments):
+        parse(judge_again, arguments, "judge")
+        return
     if asks_to_resume(arguments):
         parse(resume_judging, arguments, "judge")
         return
@@ -50,6 +57,9 @@ def main(arguments: list[str]) -> None:
     name, rest = (arguments[0], arguments[1:]) if named else (Judge.name, arguments)
     configured, rest = preset_of(find_judge(name), rest)
     fields, options = parse_fields(configured, JudgeOptions, rest, f"judge {name}")
+    if (options.labels is not None or options.ask) and name != Judge.name:
+        raise InputError(f"{name} takes no labels and asks for none; {Judge.name} does")
+    labels = [] if options.labels is None else load_labels(options.labels)
     with telling(f"judging by {name}", options.out, "judge") as on_epoch:
         done = judge(
             make_judge(name, **dataclasses.asdict(fields)),
@@ -62,7 +72,14 @@ def main(arguments: list[str]) -> None:
             on_epoch=on_epoch,
             named=name,
         )
-    _report(done, options.as_json)
+    if options.labels is not None:
+        try:
+            done = dataclasses.replace(done, result=tell(options.out, labels))
+        except InputError as error:
+            raise InputError(
+                f"{options.labels}: {error}; {options.out} is judged without them"
+            ) from None
+    _report(done, options.as_json, ask=options.ask, labels=labels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +108,13 @@ class JudgeOptions:
     actions: Actions = None
     every: Every = None
     task: OneTask = None
+    labels: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            help="What people say of spans of steps: .csv or .parquet, of `sdil review`."
+        ),
+    ] = None
+    ask: Annotated[int, tyro.conf.arg(help="Name so many spans whose labels would teach most.")] = 0
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
@@ -117,7 +141,31 @@ def resume_judging(
     _report(done, as_json)
 
 
-def _report(done: Finished, json: bool) -> None:
+def judge_again(
+    again: Path,
+    labels: Path | None = None,
+    ask: int = 0,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Tell a judgement what people say of steps, in seconds: no network is trained again.
+
+    Args:
+        again: The judgement folder; what it says changes.
+        labels: Table of labels, .csv or .parquet: all that count, not only new ones.
+        ask: Name so many spans whose labels would teach most.
+        as_json: Print the answer as JSON.
+    """
+    begun = time.perf_counter()
+    given = [] if labels is None else load_labels(labels)
+    try:
+        fitted = load_tellable(again) if labels is None else tell(again, given)
+    except InputError as error:
+        raise InputError(f"{error}" if labels is None else f"{labels}: {error}") from None
+    done = Finished(again, 0, time.perf_counter() - begun, {}, fitted)
+    _report(done, as_json, ask=ask, labels=given)
+
+
+def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label] = ()) -> None:
     fitted = done.result
     assert isinstance(fitted, FittedJudge)
     data = read_run(done.folder)["data"]
@@ -133,6 +181,10 @@ def _report(done: Finished, json: bool) -> None:
         "mean": None if silent else float(optimality.mean()),
         "good": None if silent else float((optimality > 0).mean()),
     }
+    if ask:
+        assert isinstance(fitted, EvidenceJudge)
+        questions = fitted.ask(demos, ask, labels)
+        summary["ask"] = [dataclasses.asdict(question) for question in questions]
     if json:
         print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
         return
@@ -158,6 +210,17 @@ def _report(done: Finished, json: bool) -> None:
     for name, sentence in summary["odd"].items():
         print_wrapped(f"odd clean demonstrations: {name}: {sentence}")
     out = done.folder
+    if ask:
+        print_table(
+            "spans of noisy steps whose labels would teach most",
+            ["episode", "steps", "score", "why"],
+            [
+                [q.episode, f"{q.first_step} to {q.last_step}", f"{q.optimality:+.2f}", q.why]
+                for q in questions
+            ],
+            text_columns=4,
+        )
+        print(plain(f"answer them in a page: sdil review {shlex.quote(str(out))} --labels FILE"))
     print(plain(f"written to {out}; the worst and best segments:"))
     if is_source(data):  # the judgement remembers it, and what was chosen of it
         print(plain(f"  sdil score {shlex.quote(str(out))}"))
@@ -175,7 +238,8 @@ _QUESTIONS = {
 
 def _print_help() -> None:
     print("usage: sdil judge [JUDGE] --data FOLDER --out JUDGEMENT [OPTIONS]")
-    print("       sdil judge --resume JUDGEMENT\n")
+    print("       sdil judge --resume JUDGEMENT")
+    print("       sdil judge --again JUDGEMENT --labels FILE [--ask 20]\n")
     print("Says which steps of the noisy demonstrations are good and how well each went,")
     print("with no policy; what it cannot tell, it calls unknown.")
     print("sdil score, curate, report and train --judge take the judgement.\n")

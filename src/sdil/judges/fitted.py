@@ -4,18 +4,26 @@ and why, which answers are unknown, and which clean demonstrations look odd."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.judges.asking import Question, choose
 from sdil.judges.episodes import Episodes
 from sdil.judges.evidence import EPISODE_SIGNALS, SIGNALS, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, step_level
-from sdil.judging import CrossJudged, FittedJudge, Signal
+from sdil.judges.telling import Gathered, judge_again, learn_from, rewrite
+from sdil.judging import FORMAT_VERSION as VERSION
+from sdil.judging import JUDGE, CrossJudged, FittedJudge, Signal
+from sdil.labels import LABELS, Label, check_labels
+from sdil.saved import write_saved
 from sdil.scores import JudgedSteps
 from sdil.spaces import Spaces
 from sdil.training import below, not_below
@@ -37,6 +45,8 @@ class EvidenceJudge(FittedJudge):
         *,
         odd: Mapping[str, str] | None = None,
         cross_judged: CrossJudged | None = None,
+        gathered: Gathered | None = None,
+        labels: Mapping[str, int] | None = None,
         random_state: Tensor | None = None,
         hyperparameters: dict[str, Any] | None = None,
         seed: int = 0,
@@ -47,13 +57,55 @@ class EvidenceJudge(FittedJudge):
         self.random_state = random_state
         self.evidence = evidence.requires_grad_(False)
         self.odd = dict(odd or {})
-        self.cross_judged = cross_judged
+        self.cross_judged, self.gathered = cross_judged, gathered
+        self.labels = dict(labels or {})
+        """How many answers of people it knows, of each kind."""
         self.good_share = evidence.share() if evidence.heard else None
         self._inputs = inputs
         self._double = (
             Evidence.of_tensors(evidence.state_dict(), spaces.action).double().requires_grad_(False)
         )
         self._double.distance.float()  # half the time, and no answer hangs on its last digits
+
+    def tell(self, labels: Sequence[Label]) -> EvidenceJudge:
+        """The same judge, told by people what some steps are: no network is trained again.
+
+        All labels that count are given, not only new ones: it begins from what it thought before
+        it was told anything. Without any it is what it was then.
+        """
+        if self.gathered is None:
+            raise InputError(
+                "this judge kept nothing that labels could be held against: it was made before "
+                "there were labels, or its signals say nothing of the noisy steps; judge anew"
+            )
+        check_labels(labels, self.gathered.episodes)
+        told = learn_from(self.gathered, labels)
+        evidence = Evidence.of_tensors(self.evidence.state_dict(), self.spaces.action)
+        rewrite(evidence, self.gathered, told)
+        return EvidenceJudge(
+            self.spaces,
+            evidence,
+            self._inputs,
+            odd=self.odd,
+            cross_judged=judge_again(self.cross_judged, self.gathered, self.evidence, evidence),
+            gathered=self.gathered,
+            labels={name: sum(label.label == name for label in labels) for name in LABELS}
+            if labels
+            else None,
+            random_state=self.random_state,
+            hyperparameters=self.hyperparameters,
+            seed=self.seed,
+        )
+
+    def save_again(self, folder: Path) -> None:
+        """Write it over the judge of a judgement folder that it came from."""
+        write_saved(folder, JUDGE, self.about(), self.tensors(), version=VERSION, over=True)
+
+    def ask(
+        self, demos: Demonstrations, n: int = 20, labels: Sequence[Label] = ()
+    ) -> list[Question]:
+        """The noisy spans that a person should label next, best first, beside those labelled."""
+        return choose(demos.noisy.ids, self.score(demos.noisy), n, labels)
 
     @property
     def _asked(self) -> list[str]:
@@ -135,17 +187,20 @@ class EvidenceJudge(FittedJudge):
             }
             if self.cross_judged.clean is not None:
                 state["cross_judged.clean"] = torch.from_numpy(self.cross_judged.clean)
+        if self.gathered is not None:
+            state |= {f"gathered.{name}": t for name, t in self.gathered.tensors().items()}
         odd = _as_tensor(json.dumps(self.odd))
         return {**self.evidence.state_dict(), "inputs": self._inputs, "odd": odd, **state}
 
     def configuration(self) -> dict[str, Any]:
-        return {}
+        return {"labels": self.labels} if self.labels else {}
 
     @classmethod
     def build(
         cls, spaces: Spaces, configuration: dict[str, Any], tensors: dict[str, Tensor]
     ) -> EvidenceJudge:
         own, of_folds = not_below(tensors, "cross_judged"), below(tensors, "cross_judged")
+        own, kept = not_below(own, "gathered"), below(own, "gathered")
         inputs, odd, state = own.pop("inputs"), own.pop("odd"), own.pop("random_state", None)
         cross_judged = None
         if of_folds:
@@ -161,6 +216,8 @@ class EvidenceJudge(FittedJudge):
             inputs,
             odd=json.loads(_as_text(odd)),
             cross_judged=cross_judged,
+            gathered=Gathered.of_tensors(kept) if kept else None,  # of before: none
+            labels=configuration.get("labels"),
             random_state=state,
         )
 
@@ -183,7 +240,9 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
         f"{ground.figure:.0%} of {ground.groups:.0f}; by chance {_percent(ground.chance)}"
     )
     if name in heard:
-        return Signal(name, True, told)
+        if ground.heard(step_level(name, int(ground.groups))) and name not in strangers:
+            return Signal(name, True, told)
+        return Signal(name, True, f"{told}; people's labels speak for it")
     if name == "likelihood" and "consensus" in heard:
         return Signal(name, True, f"{told}; heard as a part of consensus")
     if name in strangers:

@@ -31,12 +31,20 @@ _FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
 
 
-def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> list[Array]:
+def weigh_signals(
+    clean: list[Array],
+    noisy: list[Array],
+    good_share: float,
+    *,
+    known: Array | None = None,
+    count: Array | float = 1.0,
+) -> list[Array]:
     """The log-odds of "good" that each of ten bins of each signal is worth.
 
     Bins hold equal numbers of noisy steps (N,). Expectation-maximisation over the noisy steps,
     begun at the mean of their ranks; clean steps (R,) are good. Within a signal more is never
-    worse.
+    worse. How probably a noisy step is good may be `known` (N,), NaN where it is not: such a step
+    keeps it, and counts as `count` (N,) others.
     """
     from scipy.stats import rankdata
     from sklearn.isotonic import IsotonicRegression
@@ -47,19 +55,23 @@ def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> 
     n = len(noisy[0])
     ranks = np.zeros(n)
     for signal in noisy:
-        known = ~np.isnan(signal)
-        ranks[known] += (rankdata(signal[known]) - 0.5) / max(known.sum(), 1) - 0.5
+        tells = ~np.isnan(signal)
+        ranks[tells] += (rankdata(signal[tells]) - 0.5) / max(tells.sum(), 1) - 0.5
     prior = np.log(good_share / (1 - good_share))
     p = 0.05 + 0.9 * rankdata(ranks) / n
     log_odds = [np.zeros(N_BINS) for _ in noisy]
+    told = np.zeros(n, bool) if known is None else ~np.isnan(known)
+    weight = np.where(told, count, 1.0)
     for _ in range(_ROUNDS):
+        if known is not None:
+            p = np.where(told, known, p)
         total = np.full(n, prior)
         for i, (of_clean, of_noisy) in enumerate(zip(good_bins, bins, strict=True)):
-            known = of_noisy >= 0
-            share = np.bincount(of_noisy[known], minlength=N_BINS) / max(known.sum(), 1)
-            good = np.bincount(of_noisy[known], p[known], N_BINS) + _FEW * share
+            tells = of_noisy >= 0
+            share = np.bincount(of_noisy[tells], minlength=N_BINS) / max(tells.sum(), 1)
+            good = np.bincount(of_noisy[tells], (weight * p)[tells], N_BINS) + _FEW * share
             good += _ANCHOR * np.bincount(of_clean[of_clean >= 0], minlength=N_BINS)
-            bad = np.bincount(of_noisy[known], 1 - p[known], N_BINS) + _FEW * share
+            bad = np.bincount(of_noisy[tells], (weight * (1 - p))[tells], N_BINS) + _FEW * share
             used = share > 0
             ratio = np.log(good[used] / good.sum()) - np.log(bad[used] / bad.sum())
             found = np.zeros(N_BINS)
@@ -67,7 +79,7 @@ def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> 
                 np.flatnonzero(used), ratio, sample_weight=share[used]
             )
             log_odds[i] = _TRUST * found + _STEEP * np.arange(N_BINS)
-            total += np.where(known, log_odds[i][of_noisy], 0.0)
+            total += np.where(tells, log_odds[i][of_noisy], 0.0)
         p = 1.0 / (1.0 + np.exp(-total))
     return log_odds
 

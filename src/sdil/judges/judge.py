@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -11,6 +12,7 @@ from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.gathering import Gathering
 from sdil.judges.material import Material
 from sdil.judging import check_judge
+from sdil.labels import Label, check_labels, episodes_of
 from sdil.limits import Count, PartialShare, Positive, Some, Weight
 from sdil.training import OnEpoch, Stages, State, generator_of
 
@@ -56,8 +58,11 @@ class Judge:
         seed: int = 0,
         on_epoch: OnEpoch | None = None,
         resume: State | None = None,
+        labels: Sequence[Label] = (),
     ) -> EvidenceJudge:
-        """Learn the signals, decide which are heard, and weigh them."""
+        """Learn the signals, decide which are heard, and weigh them; by what people say of steps
+        too, where there are `labels`."""
+        check_labels(labels, episodes_of(demos))
         check_judge(demos, self, seed)
         material = Material.of(demos, valid, seed=seed)
         generator = generator_of(seed)
@@ -65,13 +70,15 @@ class Judge:
         head = make_head(demos.spaces.action)
         gathering = Gathering(self, material, head, stages, generator, seed)
         evidence, odd = gathering.run()
-        return EvidenceJudge(
+        fitted = EvidenceJudge(
             demos.spaces,
             evidence,
             material.inputs,
             odd=odd,
             cross_judged=gathering.cross_judged(demos),
+            gathered=gathering.gathered(demos),
             random_state=generator.get_state(),
             hyperparameters=asdict(self),
             seed=seed,
         )
+        return fitted.tell(labels) if labels else fitted

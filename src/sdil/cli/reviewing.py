@@ -1,0 +1,173 @@
+"""What a person says while reviewing, kept on disk at once, and the judgement that follows from it.
+
+No network here: `serving.py` lets a browser on this machine ask for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from sdil.demonstrations import Demonstrations
+from sdil.errors import InputError
+from sdil.explanation.seen import Names, what_was_seen
+from sdil.judges.fitted import EvidenceJudge
+from sdil.labels import (
+    Label,
+    agreements,
+    check_labels,
+    episodes_of,
+    load_labels,
+    save_labels,
+)
+from sdil.runs import load_tellable, tell
+from sdil.scores import StepScores
+
+_SHOWN = 10  # episodes that changed most
+
+
+class Review:
+    """A judgement, its demonstrations, and a table of labels that grows."""
+
+    def __init__(
+        self,
+        judgement: Path,
+        demos: Demonstrations,
+        table: Path,
+        *,
+        who: str,
+        names: Names,
+        questions: int = 20,
+    ) -> None:
+        self.judgement, self.demos, self.table, self.who = judgement, demos, table, who
+        self.labels = load_labels(table, demos) if table.exists() else []
+        self.names, self.n_questions = names, questions
+        self._seen = what_was_seen(demos, names)
+        self._episodes, self._lock = episodes_of(demos), Lock()
+        self._mine = 0  # answers of this session, which can be undone
+        self._take(load_tellable(judgement))
+        self.asked = self._ask()
+
+    def _take(self, judge: EvidenceJudge) -> None:
+        self.judge = judge
+        self.scores: list[StepScores] = judge.score(self.demos.noisy)
+
+    def _ask(self) -> list[dict[str, Any]]:
+        found = self.judge.ask(self.demos, self.n_questions, self.labels)
+        return [dataclasses.asdict(question) for question in found]
+
+    def state(self) -> dict[str, Any]:
+        """All but the episodes themselves."""
+        with self._lock:
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
+        program = np.concatenate(
+            [np.zeros(self.demos.clean.n_steps), *(s.optimality for s in self.scores)]
+        )
+        noisy = [label for label in self.labels if label.set == "noisy"]
+        share = self.judge.good_share
+        return {
+            "who": self.who,
+            "labels": [dataclasses.asdict(label) for label in self.labels],
+            "can_undo": self._mine,
+            "questions": self.asked,
+            "episodes": list(self.demos.noisy.ids),
+            "good_share": None if share is None else [share.point, share.low, share.high],
+            "agreement": agreements(noisy, self._episodes, program),
+        }
+
+    def episode(self, number: int) -> dict[str, Any]:
+        """What there is to see of a noisy episode."""
+        if not 0 <= number < len(self.scores):
+            raise InputError(f"there is no noisy episode number {number}")
+        name, judged = self.demos.noisy.ids[number], self.scores[number]
+        first, length = self._episodes["noisy", name]
+        steps, seen = slice(first, first + length), self._seen
+        actions = np.asarray(self.demos.noisy[number].actions).reshape(length, -1)
+        called = self.names.action
+        counted = actions.shape[1] == 1 and actions.dtype.kind in "iu"
+        return {
+            "episode": name,
+            "optimality": _plain(judged.optimality),
+            "parts": {part: _plain(values) for part, values in judged.parts.items()},
+            "actions": [
+                called[int(a[0])] if counted and called else ", ".join(f"{x:g}" for x in a)
+                for a in actions
+            ],
+            "features": seen.names,
+            "seen": [] if seen.features is None else [_plain(row) for row in seen.features[steps]],
+            "rewards": None if seen.rewards is None else _plain(seen.rewards[steps]),
+        }
+
+    def answer(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Keep an answer; when this returns it is on disk."""
+        allowed = ("set", "episode", "first_step", "last_step", "label", "note")
+        given = {name: said[name] for name in allowed if name in said}
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            label = Label(**given, who=self.who, when=now)
+        except TypeError as error:
+            raise InputError(f"an answer lacks something ({error})") from None
+        check_labels([label], self._episodes)
+        with self._lock:
+            self._write([*self.labels, label])
+            self._mine += 1
+            return self._state()
+
+    def undo(self) -> dict[str, Any]:
+        """Take the last answer of this session back."""
+        with self._lock:
+            if not self._mine:
+                raise InputError("there is no answer of this session to take back")
+            self._write(self.labels[:-1])
+            self._mine -= 1
+            return self._state()
+
+    def _write(self, labels: Sequence[Label]) -> None:
+        save_labels(self.table, labels)
+        self.labels = list(labels)
+
+    def rejudge(self) -> dict[str, Any]:
+        """Tell the judgement all labels, and say what changed."""
+        with self._lock:
+            before, share = self.scores, self.judge.good_share
+            self._take(tell(self.judgement, self.labels))
+            self.asked = self._ask()
+            moved = [
+                float(np.abs(b.optimality - a.optimality).mean())
+                for a, b in zip(before, self.scores, strict=True)
+            ]
+            turned = [
+                int(((b.optimality > 0) != (a.optimality > 0)).sum())
+                for a, b in zip(before, self.scores, strict=True)
+            ]
+            most = [int(i) for i in np.argsort(moved)[::-1][:_SHOWN] if moved[i] > 0]
+            now = self.judge.good_share
+            changed = {
+                "steps": int(sum(len(s.optimality) for s in before)),
+                "turned": sum(turned),
+                "good_share": [None if s is None else s.point for s in (share, now)],
+                "heard": [s.name for s in self.judge.signals if s.heard and s.output == "step"],
+                "most": [
+                    {
+                        "number": i,
+                        "episode": self.demos.noisy.ids[i],
+                        "before": float(before[i].optimality.mean()),
+                        "after": float(self.scores[i].optimality.mean()),
+                        "turned": turned[i],
+                    }
+                    for i in most
+                ],
+            }
+            return self._state() | {"changed": changed}
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [float(v) if np.isfinite(v) else None for v in values]

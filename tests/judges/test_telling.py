@@ -1,0 +1,123 @@
+"""A judge that is told: what labels change, what they do not, and what it asks for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from corridor import corridor, fit, goes_on
+from sklearn.metrics import roc_auc_score
+
+import sdil
+from sdil.errors import InputError
+from sdil.judges.joining import weigh_signals
+from sdil.labels import Label
+
+
+@pytest.fixture(scope="module")
+def demos():
+    return corridor()
+
+
+@pytest.fixture(scope="module")
+def judge(demos):
+    return fit(demos)
+
+
+def scores(judge, demos):
+    return np.concatenate([s.optimality for s in judge.score(demos.noisy)])
+
+
+def truth_of(demos, questions, *, turned=()):
+    """What a person who knows the truth says of spans; of some the opposite."""
+    each = np.split(goes_on(demos), np.cumsum(demos.noisy.lengths)[:-1])
+    good = dict(zip(demos.noisy.ids, each, strict=True))
+    found = []
+    for i, q in enumerate(questions):
+        share = good[q.episode][q.first_step : q.last_step + 1].mean()
+        said = "good" if share > 0.75 else "bad" if share < 0.25 else "unsure"
+        if i in turned:
+            said = {"good": "bad", "bad": "good", "unsure": "unsure"}[said]
+        found.append(q.answer(said))
+    return found
+
+
+def test_without_labels_and_with_unsure_ones_nothing_changes(judge, demos):
+    unsure = [Label("noisy", "n0", 0, 3, "unsure")]
+    for labels in ([], unsure):
+        again = judge.tell(labels)
+        np.testing.assert_array_equal(scores(again, demos), scores(judge, demos))
+        assert again.good_share == judge.good_share
+    assert judge.tell(unsure).labels == {"good": 0, "bad": 0, "unsure": 1}
+
+
+def test_labels_teach_and_no_network_is_trained_again(judge, demos):
+    labels = truth_of(demos, judge.ask(demos, 12))
+    told = judge.tell(labels)
+    before, after, good = scores(judge, demos), scores(told, demos), goes_on(demos)
+
+    def loss(score):
+        return -np.log(np.clip(np.where(good, 1 + score, 1 - score) / 2, 1e-3, 1)).mean()
+
+    assert loss(after) < loss(before)
+    state, now = judge.evidence.state_dict(), told.evidence.state_dict()
+    changed = {k for k in state if not torch.equal(state[k].nan_to_num(), now[k].nan_to_num())}
+    assert changed
+    assert changed <= {"log_odds", "middles", "good_share", "idling"}
+    assert judge.cross_judged.good.shape == told.cross_judged.good.shape
+    back = told.tell([])  # it begins from what it thought before
+    np.testing.assert_array_equal(scores(back, demos), before)
+
+
+def test_people_who_call_everything_bad_lower_the_share(judge, demos):
+    bad = [q.answer("bad") for q in judge.ask(demos, 12)]
+    good = [q.answer("good") for q in judge.ask(demos, 12)]
+    low, high = judge.tell(bad).good_share, judge.tell(good).good_share
+    assert low.point < judge.good_share.point < high.point
+    assert low.low <= low.point <= low.high
+
+
+def test_one_wrong_answer_costs_little(judge, demos):
+    asked = judge.ask(demos, 12)
+    right = judge.tell(truth_of(demos, asked))
+    wrong = judge.tell(truth_of(demos, asked, turned=(3,)))
+    good = goes_on(demos)
+    best, turned = (roc_auc_score(good, scores(j, demos)) for j in (right, wrong))
+    assert turned > best - 0.05  # by order; where 0 lies moves by more
+
+
+def test_a_told_judge_is_saved_and_loaded(judge, demos, tmp_path):
+    told = judge.tell(truth_of(demos, judge.ask(demos, 6)))
+    told.save(tmp_path)
+    loaded = sdil.load_judge(tmp_path)
+    np.testing.assert_array_equal(scores(loaded, demos), scores(told, demos))
+    assert loaded.labels == told.labels
+    np.testing.assert_array_equal(scores(loaded.tell([]), demos), scores(judge, demos))
+
+
+def test_it_asks_for_spans_that_differ_and_not_twice(judge, demos):
+    asked = judge.ask(demos, 10)
+    assert len(asked) == len({(q.episode, q.first_step) for q in asked}) == 10
+    lengths = dict(zip(demos.noisy.ids, demos.noisy.lengths.tolist(), strict=True))
+    assert all(0 <= q.first_step <= q.last_step < lengths[q.episode] for q in asked)
+    assert all("steps look like it" in q.why for q in asked)
+    more = judge.ask(demos, 10, [q.answer("good") for q in asked])
+    known = {(q.episode, s) for q in asked for s in range(q.first_step, q.last_step + 1)}
+    assert not known & {(q.episode, q.first_step) for q in more}
+    assert judge.ask(demos, 10_000)  # no more than there are
+
+
+def test_labels_of_others_are_refused(judge):
+    with pytest.raises(InputError, match="there is no noisy episode 'x'"):
+        judge.tell([Label("noisy", "x", 0, 0, "good")])
+
+
+def test_known_steps_count_where_signals_are_weighed():
+    draw = np.random.default_rng(0)
+    signal, clean = draw.normal(size=400), draw.normal(1, 1, 20)
+    nothing = np.full(400, np.nan)
+    plain = weigh_signals([clean], [signal], 0.5)[0]
+    np.testing.assert_array_equal(weigh_signals([clean], [signal], 0.5, known=nothing)[0], plain)
+    known = np.where(np.arange(400) < 60, np.where(signal > 0, 0.1, 0.9), np.nan)
+    told = weigh_signals([clean], [signal], 0.5, known=known, count=20.0)[0]
+    assert told[-1] - told[0] < plain[-1] - plain[0]  # people say that it is the other way round
