@@ -252,3 +252,17 @@ def test_what_is_picked_is_as_likely_as_it_is_weighed(space):
     noise = several.noise((20_000,), torch.Generator().manual_seed(0)).double()
     log_prob, entropy = several.weigh(rows, several.pick(rows, noise))
     assert float(entropy[0]) > -float(log_prob.mean()) - 0.03
+
+
+@pytest.mark.parametrize("kind", ["mixture", "parts"])
+def test_how_plausible_an_action_is_depends_on_no_other_step(kind):
+    real = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    head = make_head(real if kind == "mixture" else gym.spaces.Dict(arm=real))
+    rng = np.random.default_rng(0)
+    actions = torch.from_numpy(rng.uniform(-1, 1, (6, 2)).astype(np.float32))
+    head.fit(actions)
+    outputs = torch.from_numpy(rng.normal(size=(6, head.size)).astype(np.float32))
+    together = head.plausibility(outputs, actions)
+    alone = torch.cat([head.plausibility(outputs[[i]], actions[[i]]) for i in range(6)])
+    assert torch.equal(together, alone)
+    assert 0 < together.mean() < 1

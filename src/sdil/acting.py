@@ -129,7 +129,8 @@ class NotStuck:
         """Whether states are near others, both (..., *observation). (...)"""
         moves = torch.tensor(self.moves, dtype=torch.float64)
         counts = moves > 0
-        steps = (states - others).flatten(states.ndim - 1).double()[..., counts] / moves[counts]
+        apart = states.double() - others.double()
+        steps = apart.flatten(states.ndim - 1)[..., counts] / moves[counts]
         return steps.square().mean(-1) < self.near**2
 
     def configuration(self) -> dict[str, Any]:
@@ -259,7 +260,7 @@ def _watch_moves(train: Demonstrations) -> tuple[NotStuck | None, str | None]:
     windows = Windows(train.clean, NotStuck().memory)
     following, exists = windows.next_states_at(torch.arange(len(windows)))
     now = windows.observations[windows.rows]
-    steps = (following - now).flatten(1).double()[exists]
+    steps = (following.double() - now.double()).flatten(1)[exists]
     if not len(steps) or not steps.any():
         return None, "no clean demonstration shows how far states move in a step"
     rule = NotStuck(moves=tuple(steps.square().mean(0).sqrt().tolist()))

@@ -342,3 +342,24 @@ def test_the_lines_of_readme_that_write_back(robomimic, judge, tmp_path, monkeyp
     with h5py.File("lift-scored.hdf5") as scored, h5py.File("lift-curated.hdf5") as curated:
         assert "sdil_keep" in scored["mask"]
         assert len(curated["data"]) > len(scored["data"])
+
+
+def test_nothing_of_the_source_is_replaced(robomimic, tmp_path, capsys):
+    data = f"{robomimic}?clean=better"
+    score_all(data, tmp_path / "scores.csv")
+    before = robomimic.read_bytes()
+    export = ["export", tmp_path / "scores.csv", "--data", data, "--to"]
+    assert run(*export, "same", "--curated", "--in-place") == 2
+    assert "--in-place adds to a file" in capsys.readouterr().err
+    assert run(*export, f"trim:{robomimic}", "--overwrite") == 2
+    assert "not touched" in capsys.readouterr().err
+    assert robomimic.read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:one clean trajectory")
+def test_training_reads_a_source_to_its_end(robomimic, tmp_path, capsys):
+    short = ["--max-updates", 20, "--min-updates", 20]
+    options = ["--data", robomimic, "--clean", "better", "--out", tmp_path / "run", *short]
+    assert run("train", "bc", *options) == 0
+    assert "measure it with" in capsys.readouterr().out

@@ -23,8 +23,9 @@ from lerobot_layouts import (
     write_lerobot,
 )
 
+import sdil
 from sdil.errors import InputError
-from sdil.formats.lerobot import is_lerobot, open_lerobot
+from sdil.formats.lerobot import open_lerobot
 from sdil.formats.lerobot_curated import write_curated
 from sdil.formats.oddities import find_oddities
 from sdil.formats.reading import open_reading
@@ -36,7 +37,6 @@ from sdil.formats.rows import answer_rows
 def test_every_layout_gives_the_same_steps(tmp_path, variant):
     root, options = VARIANTS[variant](tmp_path / "set"), OPTIONS[variant]
     source = open_lerobot(root)
-    assert is_lerobot(root)
     assert [(e.id, e.steps) for e in source.episodes] == [
         (str(i), n) for i, n in enumerate(LENGTHS)
     ]
@@ -89,7 +89,7 @@ def test_rewards_and_success_are_known_before_reading(tmp_path):
 def test_tasks_are_kept(tmp_path, variant):
     source = open_lerobot(VARIANTS[variant](tmp_path / "set"))
     assert [e.task for e in source.episodes] == [*TWO_TASKS, *TWO_TASKS]
-    assert source.about["tasks"] == list(TWO_TASKS)
+    assert source.about["tasks"] == dict(enumerate(TWO_TASKS))
     assert source.read(1, ["task_index"]).values["task_index"].tolist() == [1] * LENGTHS[1]
 
 
@@ -104,7 +104,7 @@ def test_pandas_names_the_texts_of_tasks_otherwise(tmp_path):
     root = write_lerobot(tmp_path / "set")
     table = pa.table({"task_index": [0], "__index_level_0__": ["fold"]})
     pq.write_table(table, root / "meta/tasks.parquet")
-    assert open_lerobot(root).about["tasks"] == ["fold"]
+    assert open_lerobot(root).about["tasks"] == {0: "fold"}
 
 
 def test_the_whole_action_is_used_and_not_its_parts_as_well(tmp_path):
@@ -360,3 +360,14 @@ def test_a_frozen_camera_is_seen_by_a_few_pictures(tmp_path, monkeypatch):
     assert [text for text in odd if "frozen" in text] == [
         f"episode '1': {TOP} is frozen: 100% of its pictures equal the one before"
     ]
+
+
+def test_a_task_is_chosen_by_its_own_number_and_ranks_count_within_it(tmp_path):
+    root = VARIANTS["v3 two tasks"](tmp_path / "set")
+    lifting = [i for i in range(len(LENGTHS)) if i % 2]
+    shortest = min(lifting, key=lambda i: LENGTHS[i])
+    for name in ("1", TWO_TASKS[1]):
+        demos = sdil.read(root, task=name, clean="shortest 1")
+        assert demos.clean.ids == (str(shortest),)
+        assert set(demos.clean.ids + demos.noisy.ids) == {str(i) for i in lifting}
+        assert TWO_TASKS[1] in demos.origin.chosen

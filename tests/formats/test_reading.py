@@ -331,3 +331,27 @@ def test_pusht_by_people_is_read_as_zarr_reads_it():
         np.testing.assert_array_equal(every[str(i)].observations, states[begin:end])
         np.testing.assert_array_equal(every[str(i)].actions, actions[begin:end])
     assert demos.clean.lengths.max() <= demos.noisy.lengths.min()
+
+
+def test_files_of_one_name_in_two_folders_are_two_episodes(tmp_path):
+    for folder in ("monday", "tuesday"):
+        (tmp_path / "days" / folder).mkdir(parents=True)
+        for i in range(2):
+            rows = "\n".join(f"{t},{t * i},{folder == 'monday'}" for t in range(3))
+            (tmp_path / "days" / folder / f"{i}.csv").write_text(f"obs_a,action_b,x\n{rows}\n")
+    source = open_source(tmp_path / "days", format="table")
+    assert [e.id for e in source.episodes] == ["monday/0", "monday/1", "tuesday/0", "tuesday/1"]
+    assert all(e.steps == 3 for e in source.episodes)
+
+
+def test_an_empty_episode_is_named(tmp_path):
+    data = episodes(3)
+    for e in data:
+        e["action"] = np.zeros(len(e["action"]), np.int64)
+    for key in ("action", "reward"):
+        data[1][key] = data[1][key][:0]
+    for key in ("state", "object", "image"):
+        data[1][key] = data[1][key][:1]
+    path = write_robomimic(tmp_path / "a.hdf5", data)
+    with pytest.raises(InputError, match="demo_1"):
+        sdil.read(path, clean="0")

@@ -117,3 +117,19 @@ def test_a_name_of_two_kinds_must_be_made_clear():
     with pytest.raises(InputError, match="'b' is a group and a id; say which"):
         choose(source, "b")
     assert choose(source, "id:b").positions == (1,)
+
+
+def test_ranks_count_among_those_that_are_asked_for():
+    assert choose(Small(), "shortest 2").positions == (0, 1)
+    assert choose(Small(), "shortest 2", among=(1, 3, 5)).positions == (1, 3)
+    with pytest.raises(InputError, match="there are 3 episodes"):
+        choose(Small(), "shortest 4", among=(1, 3, 5))
+
+
+def test_no_password_is_shown():
+    from sdil.formats.recognise import without_password
+
+    for secret in ("://me:secret@host/db", "://me@host/db?password=secret&sslmode=require"):
+        shown = without_password(f"postgresql{secret}")
+        assert "secret" not in shown
+        assert shown.startswith("postgresql://me@host/db")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from synthetic import explanation
 
@@ -52,3 +54,13 @@ def test_no_text_of_the_data_can_end_its_element():
     page = render(whole)
     assert "</script><b>" not in page
     assert r"\u003c/script\u003e\u003cb\u003e\u0026" in page
+
+
+def test_what_was_seen_is_sampled_too():
+    whole = explanation(clean=30, noisy=60)
+    n = int(whole.episodes.offsets[-1])
+    seen = np.arange(n * 2, dtype=np.float32).reshape(n, 2)
+    episodes = replace(whole.episodes, features=seen, rewards=seen[:, 0], place=seen)
+    some = sample(replace(whole, episodes=episodes), n // 3).episodes
+    assert len(some.features) == len(some.rewards) == len(some.place) == some.offsets[-1]
+    assert set(some.rewards) < set(seen[:, 0])

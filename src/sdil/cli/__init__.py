@@ -16,7 +16,7 @@ COMMANDS = {
     "train": "learn a policy from demonstrations",
     "algorithms": "list the learners and the judges",
     "evaluate": "measure a policy in its environment and on recorded steps",
-    "review": "say of steps whether they are good, in a page that the judge learns from",
+    "review": "label steps in a page on this machine; the judge learns from it",
     "score": "rank segments and write the score of each step",
     "curate": "write cleaner demonstrations, and say whether they help",
     "export": "write answers back in the format that data came in",

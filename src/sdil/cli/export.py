@@ -14,6 +14,7 @@ from sdil.algorithms import load_judging
 from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.exporting import TO_HELP, Exporting, Written, prepare
+from sdil.cli.health import health_for, print_health, refuse_unhealthy
 from sdil.curation import SHORTEST, By, GoodShareLike, NothingKeptError, curate
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -94,6 +95,11 @@ def export(
     exporting.check(curated=curated)
     demos = load_demonstrations(data)
     judged = judge_all(run, demos)
+    if curated and judged.judge is not None and keep_share is None and selection is None:
+        health = health_for(run, judged.judge, demos, threshold=keep_above or 0.0, may_refit=True)
+        if not as_json:
+            print_health(health)
+        refuse_unhealthy(health)
     chosen = None if selection is None else read_json(selection, what="a selection")
     rule = Rule(by, keep_above, keep_share, chosen, min_length)
     written = write_judged(exporting, demos, judged, rule, curated=curated)

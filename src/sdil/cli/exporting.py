@@ -14,6 +14,7 @@ from sdil.errors import InputError
 from sdil.formats.answers import Answered
 from sdil.formats.data import origin_of
 from sdil.formats.lerobot import LeRobot
+from sdil.formats.lerobot_sidecars import PROGRESS_FILE
 from sdil.formats.origin import Origin
 from sdil.formats.recognise import is_server, open_source
 from sdil.formats.rows import RowAnswer, answer_rows
@@ -167,6 +168,10 @@ class Exporting:
 
     def place(self, target: Target, *, curated: bool) -> Path:
         """Where a target is written; refused where something is there already."""
+        if self.in_place and curated:
+            raise InputError(
+                "--in-place adds to a file; what is kept goes elsewhere: --to KIND:PATH"
+            )
         if target.path is not None:
             if self.in_place and target.kind not in ("trim", "rabc", "weights"):
                 raise InputError("--in-place writes to the source itself: give --to no path")
@@ -175,14 +180,25 @@ class Exporting:
             return place_of(self.source)
         else:
             out = self._usual_place(target.kind, curated)
-        if target.kind in ("episodes", "delete-command"):
-            return out  # a folder that may be there, and nothing that is written
+        if target.kind == "delete-command":
+            return out  # nothing is written there
         if target.kind not in ("rabc", "weights", "trim"):
             refuse_touching(place_of(self.source), out)
-        if out.exists() and (out.is_dir() or not self.overwrite) and target.kind != "lerobot":
+        elif not is_server(self.source.location):
+            self._refuse_replacing(out)
+        folder = out.is_dir() and target.kind != "episodes"  # whose tables alone are replaced
+        if out.exists() and (folder or not self.overwrite) and target.kind != "lerobot":
             hint = "remove it, or choose" if out.is_dir() else "pass --overwrite, or choose"
             raise InputError(f"{out} exists already; {hint} another name: --to {target.kind}:PATH")
         return out
+
+    def _refuse_replacing(self, out: Path) -> None:
+        """A table beside the data may lie in its folder, but takes the place of no file of it."""
+        place = place_of(self.source)
+        own = place / PROGRESS_FILE
+        inside = place.is_dir() and place.resolve() in out.resolve().parents
+        if out.resolve() == place.resolve() or (inside and out.exists() and out != own):
+            raise InputError(f"{out} is a file of {place}, which is not touched; choose another")
 
     def _usual_place(self, kind: str, curated: bool) -> Path:
         if kind == "trim" and is_server(self.source.location):
@@ -191,8 +207,6 @@ class Exporting:
         if kind == "trim":
             return place.with_name(f"{place.name}-trim.csv")
         if kind == "rabc":
-            from sdil.formats.lerobot_sidecars import PROGRESS_FILE
-
             return place / PROGRESS_FILE
         if kind == "weights":
             return place.with_name(f"{place.name}-weights.parquet")

@@ -126,6 +126,7 @@ class JudgeOptions:
 def resume_judging(
     resume_: Annotated[Path, tyro.conf.arg(name="resume")],
     judge: str | None = None,
+    labels: Path | None = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Go on with an interrupted judgement, exactly as if it had never stopped.
@@ -133,12 +134,16 @@ def resume_judging(
     Args:
         resume_: The judgement folder.
         judge: The import path of a judge of your own, to be named again.
+        labels: What people say of spans of steps, where it was to be told: to be named again.
         as_json: Print the answer as JSON.
     """
+    said = [] if labels is None else load_labels(labels)
     name = read_run(resume_).get("name", "")
     with telling(f"judging by {name}", resume_, "judge") as on_epoch:
         done = resume(resume_, makes="judge", named=judge, on_epoch=on_epoch)
-    _report(done, as_json)
+    if labels is not None:
+        done = dataclasses.replace(done, result=tell(resume_, said))
+    _report(done, as_json, labels=said)
 
 
 def judge_again(

@@ -12,6 +12,14 @@ from sdil.cli.console import parse, plain
 from sdil.errors import InputError
 
 
+def _user() -> str:
+    """Who is at the keyboard, as far as the machine knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in containers
+        return ""
+
+
 def main(arguments: list[str]) -> None:
     """Parse and run."""
     parse(review, arguments, "review")
@@ -59,9 +67,7 @@ def review(
     demos = load_demonstrations(place)
     names = names_of(describe(place), demos.spaces)
     with locked(labels):
-        kept = Review(
-            judgement, demos, labels, who=who or getpass.getuser(), names=names, questions=ask
-        )
+        kept = Review(judgement, demos, labels, who=who or _user(), names=names, questions=ask)
         with ReviewServer(kept, port) as server:
             print(plain(f"{len(kept.labels)} answers are in {labels}; review at"), flush=True)
             print(server.address, flush=True)

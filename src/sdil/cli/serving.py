@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, work: Callable[[], dict[str, Any]]) -> None:
         try:
             found = work()
-        except (InputError, OSError) as error:
+        except (InputError, OSError, ValueError) as error:  # half an emoji has no UTF-8
             self._refuse(400, str(error))
             return
         self._send(200, json.dumps(found).encode(), "application/json")

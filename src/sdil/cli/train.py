@@ -195,7 +195,7 @@ def _worse_than_blind(done: Finished) -> str | None:
     """On clean validation where it was given, otherwise on the clean steps learned from."""
     from sdil.arguments import read_run
     from sdil.evaluation.floors import worse_than_blind
-    from sdil.formats.folder import load_demonstrations
+    from sdil.formats.data import load_demonstrations
     from sdil.policy import Policy
 
     assert isinstance(done.result, Policy)

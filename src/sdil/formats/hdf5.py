@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.spaces import Array
 
 
 @contextmanager
@@ -106,8 +105,3 @@ def looks_like_image(shape: tuple[int, ...]) -> bool:
             or (shape[0] in (1, 3, 4) and min(shape[1:]) >= 8)
         )
     )
-
-
-def row_of(array: Array, at: int) -> Array:
-    """A row of an array as NumPy's own."""
-    return np.asarray(array[at])

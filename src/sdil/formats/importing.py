@@ -88,12 +88,8 @@ def import_source(
             require_room(out, size)
             state = _State(hashlib.sha256(_opening(reading.spaces)), {}, {}, 0)
         resumed = state.done
-        try:
-            for name, positions in zip(_SETS, (clean, noisy), strict=True):
-                _write_set(reading, work, name, positions, state, request, on_progress)
-        except InputError:  # of the source, which must be mended or chosen from differently
-            shutil.rmtree(work, ignore_errors=True)
-            raise
+        for name, positions in zip(_SETS, (clean, noisy), strict=True):
+            _write_set(reading, work, name, positions, state, request, on_progress)
         about = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -149,7 +145,12 @@ def _write_set(
     with _opened(work, name) as file:
         noted = time.monotonic()
         try:
-            for at, t in enumerate(reading.read_each(positions[len(before) :]), start=len(before)):
+            for at in range(len(before), len(positions)):
+                try:
+                    t = reading.read_one(positions[at])
+                except InputError:  # it must be mended, or chosen from differently
+                    shutil.rmtree(work, ignore_errors=True)
+                    raise
                 write_episode(file, at, t)
                 update_digest(state.digest, t)
                 before.append(_outline(t))
@@ -159,8 +160,9 @@ def _write_set(
                 if time.monotonic() - noted > _SECONDS:
                     _note(file, work, request, reading, name, state)
                     noted = time.monotonic()
-        finally:  # Ctrl-C, a full disk, damage in the source: what is written stays
-            _note(file, work, request, reading, name, state)
+        finally:  # Ctrl-C, a full disk: what is written stays
+            if work.exists():
+                _note(file, work, request, reading, name, state)
         if before:
             np.save(work / f"{name}-v0" / PLACES, find_places(file, len(before)))
     state.notes[name] = _notes_of(before)

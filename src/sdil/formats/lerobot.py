@@ -37,11 +37,6 @@ _TABLES_KEPT = 2  # all columns for a curated set, and times beside them
 _GROUPS = ("operator", "operator_id", "collector", "annotator", "user", "sdil/source_episode")
 
 
-def is_lerobot(path: Path) -> bool:
-    """Whether this folder looks like a LeRobot data set."""
-    return (path / "meta" / "info.json").is_file()
-
-
 def open_lerobot(path: str | Path) -> LeRobot:
     """A LeRobot data set: the folder that has `meta`, `data` and `videos` in it."""
     root = Path(path)
@@ -52,7 +47,7 @@ def open_lerobot(path: str | Path) -> LeRobot:
         "version": layout.version,
         "fps": layout.fps,
         "robot": layout.info.get("robot_type"),
-        "tasks": list(layout.tasks.values()),
+        "tasks": dict(layout.tasks),
         "cameras": layout.cameras,
         "odd": missing or _odd(layout),
     }

@@ -6,7 +6,7 @@ Both go through a `Reading`, which is what was chosen of a source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -119,8 +119,12 @@ class Reading:
         if task is None:
             return tuple(range(len(self.source.episodes)))
         tasks = list(dict.fromkeys(e.task for e in self.source.episodes if e.task is not None))
-        if task not in tasks and task.isdecimal() and int(task) < len(tasks):
-            task = tasks[int(task)]
+        numbered = self.source.about.get("tasks")  # the source's own numbers, where it has any
+        if task not in tasks and task.isdecimal():
+            if isinstance(numbered, Mapping):
+                task = numbered.get(int(task), task)
+            elif int(task) < len(tasks):
+                task = tasks[int(task)]
         found = tuple(i for i, e in enumerate(self.source.episodes) if e.task == task)
         if not found:
             raise InputError(
@@ -138,7 +142,7 @@ class Reading:
                 f"{self.source.location}: which episodes are trusted? Say it with --clean. "
                 f"{offer(self.source)}"
             )
-        clean = choose(self.source, said["clean"])
+        clean = choose(self.source, said["clean"], among=self.candidates)
         wanted = set(self.candidates)
         first = tuple(i for i in clean.positions if i in wanted)
         if not first:
@@ -146,7 +150,7 @@ class Reading:
                 f"{self.source.location}: no episode of the task is among {clean.sentence}"
             )
         if "noisy" in said:
-            doubtful = choose(self.source, said["noisy"])
+            doubtful = choose(self.source, said["noisy"], among=self.candidates)
             both = set(first) & set(doubtful.positions)
             if both:
                 name = self.source.episodes[min(both)].id
@@ -157,7 +161,8 @@ class Reading:
             trusted = set(first)
             rest = tuple(i for i in self.candidates if i not in trusted)
             others = f"noisy: all others ({len(rest)})"
-        task = f" of the task {said['task']}" if "task" in said else ""
+        one = self.source.episodes[first[0]].task
+        task = f" of the task {one}" if "task" in said else ""
         return first, rest, f"clean{task}: {clean.sentence} ({len(first)}); {others}"
 
     @cached_property
@@ -222,11 +227,6 @@ class Reading:
             seen, done, rewards, recorded.terminated, episode.id, self._group_of(episode)
         )
 
-    def read_each(self, positions: Sequence[int]) -> Iterator[Trajectory]:
-        """One after the other."""
-        for position in positions:
-            yield self.read_one(position)
-
     def read_all(self) -> Imported:
         """All of it, packed; one copy of every number."""
         clean, noisy, _ = self.sets
@@ -262,10 +262,10 @@ class Reading:
         most = 0
         for position in (*clean, *noisy):
             values = self.source.read(position, [name]).values[name]
+            if not len(values):
+                continue
             flat = values.reshape(len(values), -1)
             flat = flat if part.entries is None else flat[:, list(part.entries)]
-            if not len(flat):
-                continue
             if flat.min() < 0 or flat.max() >= _MOST_COUNTED:
                 return None
             most = max(most, int(flat.max()))

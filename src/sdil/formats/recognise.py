@@ -106,8 +106,11 @@ def is_server(location: str) -> bool:
 def without_password(location: str) -> str:
     """The address of a server as it may be shown and kept."""
     scheme, _, rest = location.partition("://")
+    rest, question, query = rest.partition("?")
     login, at, host = rest.rpartition("@")
-    return f"{scheme}://{login.partition(':')[0]}{at}{host}"
+    kept = [part for part in query.split("&") if part.partition("=")[0].lower() != "password"]
+    query = f"?{'&'.join(kept)}" if question and kept else ""
+    return f"{scheme}://{login.partition(':')[0]}{at}{host}{query}"
 
 
 def is_demonstrations(location: str | Path) -> bool:

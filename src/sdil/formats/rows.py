@@ -147,7 +147,8 @@ def lowest_part(parts: Mapping[str, Array], start: int, stop: int) -> str:
 def files_of(place: Path, answers: Sequence[RowAnswer]) -> dict[str, Path]:
     """The file of each episode, where each has its own, called like it."""
     files = [place] if place.is_file() else sorted(place.iterdir())
-    known = {path.stem: path for path in files if path.is_file()}
+    endings = (".hdf5", ".h5", ".npz", ".npy")
+    known = {p.stem: p for p in files if p.is_file() and (p.suffix in endings or p == place)}
     for answer in answers:
         if answer.id not in known:
             raise InputError(f"{place}: there is no file {answer.id} any more; import it again")

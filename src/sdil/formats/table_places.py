@@ -48,10 +48,19 @@ def load_rows(connection: Any, location: str, table: str | None, scratch: Path) 
             return
         if table is not None:
             raise InputError(f"{where}: a table is named, but this is a file with one only")
+        connection.execute("CREATE TABLE files (place VARCHAR, called VARCHAR)")
+        called = [(str(f), _called(f, path)) for f in files]
+        connection.executemany("INSERT INTO files VALUES (?, ?)", called)
         connection.execute(
-            f"CREATE TABLE rows AS SELECT * REPLACE (parse_filename(sdil_file, true) AS "
-            f"sdil_file), {_EXTRA} FROM {origin}"
+            "CREATE TABLE rows AS SELECT given.* REPLACE (files.called AS sdil_file), "
+            f"{_EXTRA} FROM {origin} AS given JOIN files ON given.sdil_file = files.place"
         )
+
+
+def _called(file: Path, place: Path) -> str:
+    """What an episode of its own file is called: the file, with its folders below the place."""
+    below = file.relative_to(place) if place.is_dir() else Path(file.name)
+    return below.with_name(below.name.partition(".")[0] or below.name).as_posix()
 
 
 def place_of(location: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.recognise import is_server, without_password
 from sdil.formats.source import Episode, Feature, Recorded
 from sdil.formats.sql import quoted_name, quoted_text
 from sdil.formats.table_columns import (
@@ -153,7 +154,8 @@ def open_table(
         connection.execute(f"SET temp_directory = {quoted_text(scratch / 'spill')}")
         connection.execute("SET autoinstall_known_extensions = false")
         load_rows(connection, str(location), table, scratch)
-        opened = _describe(connection, str(location), where, episode, time)
+        shown = without_password(str(location)) if is_server(str(location)) else str(location)
+        opened = _describe(connection, shown, where, episode, time)
         return replace(opened, table=table)
     except BaseException:
         connection.close()

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,17 @@ class Chosen:
     """How they were chosen: `those with the filter key better`."""
 
 
-def choose(source: Source, text: str | Sequence[str | int]) -> Chosen:
-    """The episodes that a user names, in the source's order."""
+def choose(
+    source: Source, text: str | Sequence[str | int], *, among: Sequence[int] | None = None
+) -> Chosen:
+    """The episodes that a user names, in the source's order; ranks count `among` these alone."""
     if not isinstance(text, str):
         text = ",".join(map(str, text))
     said = text.strip()
     if not said:
         raise InputError(f"{source.location}: which episodes? {offer(source)}")
-    for way in (_by_file, _by_number, _by_rank, _by_name):
+    ranked = range(len(source.episodes)) if among is None else among
+    for way in (_by_file, _by_number, partial(_by_rank, among=ranked), _by_name):
         found = way(source, said)
         if found is not None:
             break
@@ -148,7 +152,7 @@ def _by_number(source: Source, text: str) -> Chosen | None:
     return Chosen(tuple(sorted(found)), f"episode{'' if one else 's'} {text}")
 
 
-def _by_rank(source: Source, text: str) -> Chosen | None:
+def _by_rank(source: Source, text: str, *, among: Sequence[int]) -> Chosen | None:
     match = _ENDS.match(text)
     if not match:
         return None
@@ -157,7 +161,8 @@ def _by_rank(source: Source, text: str) -> Chosen | None:
         column = column or "steps"
     elif column is None:
         raise InputError(f"{text!r}: by what? Say `{text} by return`, `by steps` or by a column")
-    values = values_of(source, column)
+    places = np.asarray(among, np.int64)
+    values = values_of(source, column)[places]
     total, count = len(values), float(match["count"])
     if match["share"]:
         if not 0 < count <= 100:
@@ -173,7 +178,7 @@ def _by_rank(source: Source, text: str) -> Chosen | None:
     word = "at most" if low_first else "at least"
     ends = "lowest" if low_first else "highest"
     return Chosen(
-        tuple(sorted(order.tolist())),
+        tuple(sorted(places[order].tolist())),
         f"the {many} of {total} with the {ends} {column} ({word} {edge:g})",
     )
 

@@ -47,7 +47,7 @@ class _Choice(nn.Module):
         return units.double() + self.start
 
     def features(self, units: Tensor) -> Tensor:
-        return self.head.encode(units[..., 0])
+        return self.head.encode(units[..., 0].clamp(0, self.size - 1))  # 0 pads what is not there
 
     def log_density(self, outputs: Tensor, units: Tensor, t: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(outputs.shape[:-1], units.shape[:-1])
@@ -98,7 +98,7 @@ class _Numbers(nn.Module):
         )
         self.size = self.head.size
         self.width = self.encoded = self.head.encoded
-        self.luck = self.head.noise((), None).shape[-1]
+        self.luck = self.head.noise((), torch.Generator()).shape[-1]  # nobody else's is drawn from
         self.column = column
 
     def fit(self, rows: Tensor) -> None:
@@ -256,7 +256,7 @@ class Composite(ActionHead):
         less = torch.zeros_like(taken)
         generator = torch.Generator().manual_seed(0)  # the same whatever else is drawn
         for _ in range(_DRAWS):
-            noise = self.noise(tuple(outputs.shape[:-1]), generator).to(outputs.dtype)
+            noise = self.noise((), generator).to(outputs.dtype).expand(*outputs.shape[:-1], -1)
             likely = self._log_density(outputs, self.pick(outputs, noise))
             less += (likely < taken).to(less.dtype) + 0.5 * (likely == taken).to(less.dtype)
         return less / _DRAWS

@@ -95,7 +95,8 @@ class Real(ActionHead):
         less = torch.zeros_like(taken)
         generator = torch.Generator().manual_seed(0)  # the same whatever else is drawn
         for _ in range(_DRAWS):
-            drawn = self._draw(outputs, generator)
+            noise = self.noise((), generator).to(outputs.dtype).expand(*outputs.shape[:-1], -1)
+            drawn = self.pick(outputs, noise)  # the same luck for each, whoever is beside it
             likely = self.log_density(outputs, drawn)
             less += (likely < taken).to(less.dtype) + 0.5 * (likely == taken).to(less.dtype)
         return less / _DRAWS

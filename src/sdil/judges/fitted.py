@@ -233,6 +233,8 @@ def _as_text(tensor: Tensor) -> str:
 def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[str]) -> Signal:
     heard = evidence.heard
     if np.isnan(ground.figure):
+        if name in heard:
+            return Signal(name, True, "people's labels speak for it")
         return Signal(name, False, "it says nothing of these demonstrations")
     others = "the same actions dealt out anew" if evidence.learned is None else "those of others"
     told = (

@@ -25,15 +25,13 @@ from sdil.judges.hearing import (
 )
 from sdil.judges.joining import bin_middles, estimate_good_share, weigh_signals, worth
 from sdil.judges.material import Material
-from sdil.judges.telling import Gathered
+from sdil.judges.telling import IDLING, WAITING, Gathered
 from sdil.judges.witnesses import GatheringFields, Witnesses
 from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import episodes_of
 from sdil.spaces import Array
 from sdil.training import Stages
 
-_IDLING = 0.3  # a step that idles is worth what this share of acting ones are under
-_WAITING = 0.1  # and this share where it is asked how well an episode went: waiting gets nowhere
 _FAR_UNDER = 5.0  # robust standard deviations under the others
 
 
@@ -204,7 +202,7 @@ class Gathering:
             self.final.middles[i] = torch.from_numpy(bin_middles(signal))
             self.final.log_odds[i] = torch.from_numpy(odds)
             total += self.final.worth(name, signal)
-        self.final.idling.copy_(torch.from_numpy(np.quantile(total, [_IDLING, _WAITING])))
+        self.final.idling.copy_(torch.from_numpy(np.quantile(total, [IDLING, WAITING])))
         self.final.caps.copy_(self.final.doing.idle.any())
 
     def cross_judged(self, demos: Demonstrations) -> CrossJudged | None:

@@ -33,6 +33,8 @@ from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import Episodes, Label, told_steps
 from sdil.spaces import Array
 
+IDLING = 0.3  # a step that idles is worth what this share of acting ones are under
+WAITING = 0.1  # and this share where it is asked how well an episode went: waiting gets nowhere
 WRONG = 0.1
 """How often an answer is taken for wrong."""
 SPAN = 4.0
@@ -154,6 +156,8 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     total = gathered.totals(log_odds)[gathered.noisy]
     before = gathered.totals(gathered.log_odds)[gathered.noisy]
     under = [(before <= level).mean() for level in gathered.idling]
+    if not gathered.log_odds.any():  # nothing was heard before: there is no place to keep
+        under = [IDLING, WAITING]
     return Told(log_odds, share, np.quantile(total, under))
 
 
@@ -170,6 +174,7 @@ def rewrite(evidence: Evidence, gathered: Gathered, told: Told | None) -> None:
     point = [share.point, share.low, share.high]
     evidence.good_share.copy_(torch.tensor(point, dtype=torch.float64))
     evidence.idling.copy_(torch.from_numpy(idling))
+    evidence.caps.copy_(evidence.doing.idle.any() & bool(log_odds.any()))
 
 
 def judge_again(

@@ -86,6 +86,9 @@ def _episodes(
         good=_at(episodes.good, steps),
         positions=_at(episodes.positions, steps),
         moves=_at(episodes.moves, steps),
+        features=_at(episodes.features, steps),
+        rewards=_at(episodes.rewards, steps),
+        place=_at(episodes.place, steps),
     )
 
 

@@ -132,7 +132,8 @@ def _predicted(policy: Policy, test: Demonstrations) -> dict[str, Any]:
 def _acted(policy: Policy, task: str, seed: int) -> dict[str, Any]:
     """What the policy earns greedily, the one way in which all are compared, and in others."""
     out_of_it = WithoutCircles.name if policy.spaces.listed else NotStuck.name
-    ways = [GREEDY, out_of_it, Sample.name, DEFAULT]
+    may = policy.spaces.listed or any(rule.name == out_of_it for rule in policy.offers)
+    ways = [GREEDY, *([out_of_it] if may and policy.act_on == 1 else []), Sample.name, DEFAULT]
     if policy.judge is not None and policy.judge.advice() is not None:
         ways.append(ListenToValue.name)
     with warnings.catch_warnings():  # here it does not matter whether a rule is called for
