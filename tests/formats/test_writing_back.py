@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sdil.errors import InputError
 from sdil.formats import (
     aloha_writing,
     d4rl_writing,
@@ -582,3 +583,32 @@ def test_numpy_files(tmp_path, ends):
                 assert new[name].dtype == array.dtype
                 assert cut[name].dtype == array.dtype
             assert new["sdil_score"].shape == (n,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits"), [("double", True), ("int64", True), ("uint8", False), ("date32", False)]
+)
+def test_names_of_segments_fit_the_column_or_one_sentence_says_why(tmp_path, kind, fits):
+    """pandas makes whole numbers floats; what takes no new name ends in no traceback."""
+    import pyarrow
+    import pyarrow.parquet
+
+    arrow = {"double": pyarrow.float64(), "int64": pyarrow.int64(), "uint8": pyarrow.uint8()}
+    numbers = np.repeat([254, 255] if kind == "uint8" else [3, 4], 6).astype(np.int32)
+    episode = pyarrow.array(numbers).cast(arrow.get(kind, pyarrow.date32()))
+    columns = {"obs_a": np.arange(12.0), "action_b": np.arange(12.0)}
+    path = tmp_path / "arm.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"episode": episode, **columns}), path)
+    source = open_source(path)
+    keep = np.array([1, 1, 0, 0, 1, 1], bool)
+    one = np.ones(6, np.float32)
+    answers = [RowAnswer(e.id, one, keep, one, np.arange(6)) for e in source.episodes]
+    if fits:
+        write_back(source, answers, tmp_path / "cut.parquet", curated=True)
+        cut = pyarrow.parquet.read_table(tmp_path / "cut.parquet")
+        assert cut.schema.field("episode").type == episode.type
+        assert cut.num_rows == sum(int(a.keep.sum()) for a in answers)
+    else:
+        with pytest.raises(InputError, match="--by episode"):
+            write_back(source, answers, tmp_path / "cut.parquet", curated=True)
+        assert not (tmp_path / "cut.parquet").exists()

@@ -19,6 +19,7 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.files import new_file, new_folder
 from sdil.formats.csv_writing import write_csv
+from sdil.formats.hdf5 import first_line
 from sdil.formats.recognise import is_server
 from sdil.formats.rows import FIRST, SCORE, SOURCE, WEIGHT, RowAnswer
 from sdil.formats.sql import quoted_name, quoted_text
@@ -100,6 +101,18 @@ def _write(source: TableSource, rows: Rows, out: Path, pieces: Array | None = No
     """`pieces`: what is added to the name of the file of each row, where each is an episode."""
     if is_server(source.location):
         raise InputError("nothing is written to a server; write a table of scores instead")
+    try:
+        _write_whole(source, rows, out, pieces)
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # pyarrow's and DuckDB's own: a column that takes no such names
+        raise InputError(
+            f"{out}: the table cannot be written ({first_line(error)}); keep whole episodes "
+            "(--by episode), or write a table of scores (sdil score --out)"
+        ) from None
+
+
+def _write_whole(source: TableSource, rows: Rows, out: Path, pieces: Array | None) -> None:
     original = Path(source.location)
     files = files_of(original)
     if not files:
@@ -252,8 +265,8 @@ def _named(answer: RowAnswer, first: int, stop: int) -> str:
 
 def _numbers(answers: Sequence[RowAnswer]) -> list[int] | None:
     """The episodes' names as numbers, where all of them are."""
-    if all(re.fullmatch(r"-?\d+", answer.id) for answer in answers):
-        return [int(answer.id) for answer in answers]
+    if all(re.fullmatch(r"-?\d+(\.0+)?", answer.id) for answer in answers):  # pandas has 3.0
+        return [int(answer.id.partition(".")[0]) for answer in answers]
     return None
 
 
