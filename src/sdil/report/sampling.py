@@ -13,7 +13,7 @@ import numpy as np
 from sdil.explanation.record import Embedding, Explanation, JudgedEpisodes, Scores
 from sdil.spaces import Array
 
-MOST_STEPS = 100_000
+MOST_STEPS = 60_000
 """On a page: some 5 MB of it."""
 _ENDS = 50  # of the worst, and of the best
 
