@@ -45,7 +45,7 @@ def health_for(
             for number, (_, fewer) in enumerate(halves):
                 update(number, len(halves))
                 judge = make_judge(fitted.name, **fitted.hyperparameters)
-                found.append(judge.fit(fewer, seed=fitted.seed, progress=False))  # type: ignore[call-arg]
+                found.append(judge.fit(fewer, seed=fitted.seed))
         return [held for held, _ in halves], found
 
     free = held_some_out and not valid_given

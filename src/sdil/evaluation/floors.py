@@ -28,10 +28,9 @@ class Blind(Policy):
 
     kind = "blind"
     look_back = 0
-    hyperparameters: dict[str, Any] = {}  # noqa: RUF012  # it has none
 
     def __init__(self, spaces: Spaces, probs: Array, name: str) -> None:
-        self.spaces, self.learner = spaces, name
+        self.spaces, self.learner, self.hyperparameters = spaces, name, {}
         self._probs = torch.from_numpy(np.asarray(probs, np.float64))
 
     def action_probs(self, window: Window) -> Tensor:

@@ -9,7 +9,7 @@ import gzip
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -139,4 +139,4 @@ def _quoted(value: str, dialect: Dialect, *, always: bool) -> bytes:
 
 def _open(path: Path, mode: str, like: Path | None = None) -> IO[bytes]:
     name = (like or path).name.lower()
-    return gzip.open(path, mode) if name.endswith(".gz") else path.open(mode)  # type: ignore
+    return cast(IO[bytes], gzip.open(path, mode) if name.endswith(".gz") else path.open(mode))

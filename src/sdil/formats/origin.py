@@ -107,15 +107,16 @@ class Origin:
         """What `sdil.json` says of it, or None; InputError where that is damaged."""
         if "source" not in about:
             return None
-        said, names, units = about["source"], about.get("names"), about.get("units", {})
+        said, units = about["source"], about.get("units", {})
         try:
+            names = about["names"]
             return Origin(
                 format=_text(said["format"]),
                 location=_text(said["location"]),
                 choices={_text(k): _text(v) for k, v in said["choices"].items()},
                 chosen=_text(said["chosen"]),
-                observation=tuple(map(_text, names["observation"])),  # type: ignore[index]
-                action=tuple(map(_text, names["action"])),  # type: ignore[index]
+                observation=tuple(map(_text, names["observation"])),
+                action=tuple(map(_text, names["action"])),
                 observation_units=tuple(units.get("observation", ())),
                 action_units=tuple(units.get("action", ())),
                 about=dict(said["about"]),

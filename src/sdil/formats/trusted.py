@@ -192,7 +192,7 @@ def values_of(source: Source, column: str) -> np.ndarray[Any, np.dtype[np.float6
         return _returns(source)
     raw = [e.columns.get(name) for e in source.episodes]
     try:
-        values = np.array([float(v) for v in raw])  # type: ignore[arg-type]
+        values = np.array([np.nan if v is None else float(v) for v in raw])
     except (TypeError, ValueError):
         values = np.array([np.nan])
     if np.isnan(values).any() or not len(values):
