@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,18 @@ from sdil.networks.cross_fitting import LOOKS
 torch.set_num_threads(1)
 settings.register_profile("sdil", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("sdil")
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -157,3 +170,24 @@ def toy_record():
             }
         },
     )
+
+
+def _missing(reason: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run the browser tests: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium; in CI it must be there."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("playwright is not installed")
+    if not CHROMIUM.exists():
+        _missing(f"there is no Chromium at {CHROMIUM}")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield started
+        started.close()

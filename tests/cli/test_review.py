@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -24,9 +22,6 @@ from sdil.explanation.seen import Names
 from sdil.labels import load_labels
 
 pytestmark = pytest.mark.xdist_group("judge")
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
-ARGUMENTS += ["--disable-background-networking", "--disable-component-update"]
 
 
 @pytest.fixture(scope="module")
@@ -159,13 +154,7 @@ def test_the_command_line_tells_and_asks(place, capsys):
 
 
 @pytest.mark.slow
-def test_a_person_labels_by_keys_and_a_killed_server_loses_nothing(place):
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        pytest.skip("playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no Chromium at {CHROMIUM}")
+def test_a_person_labels_by_keys_and_a_killed_server_loses_nothing(place, browser):
     table = place / "labels.csv"
     words = ["review", str(place / "judgement"), "--data", str(place / "demos"), "--who", "Ann"]
     words += ["--labels", str(table)]
@@ -174,75 +163,73 @@ def test_a_person_labels_by_keys_and_a_killed_server_loses_nothing(place):
     def start():
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         with child.stdout as said:
-            lines = [said.readline() for _ in range(2)]
+            lines = [said.readline() for _ in range(3)]  # all that it prints
         return child, lines[1].strip()
 
     child, address = start()
     try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-            page = browser.new_page()
-            page.set_default_timeout(60_000)
-            errors, asked = [], []
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("request", lambda request: asked.append(request.url))
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
+        errors, asked = [], []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
 
-            def opened(url):
-                page.goto(url)
-                page.wait_for_selector("html[data-ready]", state="attached")
-
-            def answered(count):
-                page.wait_for_function(
-                    "n => document.getElementById('count').textContent === String(n)", arg=count
-                )
-
-            opened(address)
-            for n, key in enumerate("gbu", 1):
-                page.keyboard.press(key)
-                answered(n)
-                assert len(load_labels(table)) == n  # on disk as soon as the page says so
-            page.keyboard.press("n")
-            page.keyboard.type("goes round in circles")
-            page.keyboard.press("Escape")
-            page.keyboard.press("b")
-            answered(4)
-            page.keyboard.press("z")
-            answered(3)
-            page.keyboard.press("[")
-            page.keyboard.press("ArrowRight")
-            page.keyboard.press("]")
-            page.keyboard.press("b")
-            answered(4)
-            page.reload()
+        def opened(url):
+            page.goto(url)
             page.wait_for_selector("html[data-ready]", state="attached")
-            answered(4)
-            page.keyboard.press("r")
-            page.wait_for_selector("#changed table tr")
-            assert "changed sides" in page.locator("#changed").inner_text()
-            with page.expect_download() as waiting:
-                page.click("#export")
-            exported = place / "exported.csv"
-            waiting.value.save_as(exported)
-            kept = load_labels(table)
-            assert load_labels(exported) == kept
-            assert [label.label for label in kept] == ["good", "bad", "unsure", "bad"]
-            assert {label.who for label in kept} == {"Ann"}
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-            page.keyboard.press("g")
-            page.wait_for_selector("#status[data-bad]")
-            assert "does not answer" in page.locator("#status").inner_text()
-            assert load_labels(table) == kept
-            child, address = start()  # the lock of a killed one is taken over
-            opened(address)
-            answered(4)
-            page.keyboard.press("g")
-            answered(5)
-            assert load_labels(table)[:4] == kept
-            assert errors == []
-            own = ("http://127.0.0.1:", "blob:")
-            assert all(url.startswith(own) for url in asked)
-            browser.close()
+
+        def answered(count):
+            page.wait_for_function(
+                "n => document.getElementById('count').textContent === String(n)", arg=count
+            )
+
+        opened(address)
+        for n, key in enumerate("gbu", 1):
+            page.keyboard.press(key)
+            answered(n)
+            assert len(load_labels(table)) == n  # on disk as soon as the page says so
+        page.keyboard.press("n")
+        page.keyboard.type("goes round in circles")
+        page.keyboard.press("Escape")
+        page.keyboard.press("b")
+        answered(4)
+        page.keyboard.press("z")
+        answered(3)
+        page.keyboard.press("[")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("]")
+        page.keyboard.press("b")
+        answered(4)
+        page.reload()
+        page.wait_for_selector("html[data-ready]", state="attached")
+        answered(4)
+        page.keyboard.press("r")
+        page.wait_for_selector("#changed table tr")
+        assert "changed sides" in page.locator("#changed").inner_text()
+        with page.expect_download() as waiting:
+            page.click("#export")
+        exported = place / "exported.csv"
+        waiting.value.save_as(exported)
+        kept = load_labels(table)
+        assert load_labels(exported) == kept
+        assert [label.label for label in kept] == ["good", "bad", "unsure", "bad"]
+        assert {label.who for label in kept} == {"Ann"}
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        page.keyboard.press("g")
+        page.wait_for_selector("#status[data-bad]")
+        assert "does not answer" in page.locator("#status").inner_text()
+        assert load_labels(table) == kept
+        child, address = start()  # the lock of a killed one is taken over
+        opened(address)
+        answered(4)
+        page.keyboard.press("g")
+        answered(5)
+        assert load_labels(table)[:4] == kept
+        assert errors == []
+        own = ("http://127.0.0.1:", "blob:")
+        assert all(url.startswith(own) for url in asked)
+        page.close()
     finally:
         child.kill()
         child.wait()

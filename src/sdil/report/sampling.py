@@ -13,14 +13,19 @@ import numpy as np
 from sdil.explanation.record import Embedding, Explanation, JudgedEpisodes, Scores
 from sdil.spaces import Array
 
-MOST_STEPS = 60_000
-"""On a page: some 5 MB of it."""
+MOST_STEPS = 100_000
+"""On a page that shows nothing of what was seen."""
+_AS_A_STEP = 36  # so many features of what was seen take as much room as the rest of a step
 _ENDS = 50  # of the worst, and of the best
 
 
-def sample(explanation: Explanation, most: int = MOST_STEPS) -> Explanation:
-    """The same with at most so many steps (and one demonstration of each set at the least)."""
+def sample(explanation: Explanation, most: int | None = None) -> Explanation:
+    """The same with at most so many steps (and one demonstration of each set at the least); where
+    nobody says how many, as many as keep a page under 15 MB."""
     episodes = explanation.episodes
+    if most is None:
+        shown = 0 if episodes.features is None else episodes.features.shape[1]
+        most = int(MOST_STEPS / (1 + shown / _AS_A_STEP))
     lengths = np.diff(episodes.offsets)
     if lengths.sum() <= most:
         return explanation
