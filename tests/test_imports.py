@@ -72,6 +72,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
         "report",
         "explanation.record",
         "studies.grid",
+        "studies.reading",
         "evaluation.statistics",
         "evaluation.comparisons",
         "evaluation.calibration",

@@ -17,7 +17,8 @@ from sdil.report.rendering import render
 from sdil.report.results import publish
 from sdil.report.tables import mean_text, notes, tables
 from sdil.studies.cell import Cell
-from sdil.studies.grid import Claim, Entry, Found, Results, Study, read_published
+from sdil.studies.grid import Claim, Entry, Found, Results, Study
+from sdil.studies.reading import read_published
 
 REWARDS = {"BC": (0.50, 0.55, 0.52), "SDIL": (0.70, 0.76, 0.71), "oracle": (0.80, 0.85, 0.81)}
 

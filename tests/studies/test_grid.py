@@ -11,11 +11,12 @@ from small import cell, records, study
 
 from sdil import InputError
 from sdil.cli import main
-from sdil.studies import grid, source
+from sdil.studies import grid, reading, source
 from sdil.studies.cell import Cell
-from sdil.studies.grid import Entry, Progress, read_study, run_study
+from sdil.studies.grid import Entry, Progress, run_study
 from sdil.studies.methods import Options
 from sdil.studies.paper import STUDIES
+from sdil.studies.reading import read_study
 from sdil.studies.runners import Job, in_this_process
 from sdil.studies.source import Sources
 
@@ -68,7 +69,8 @@ def test_a_changed_source_makes_cells_stale(tmp_path, monkeypatch):
     def edited(path):
         return source.read(path) + ("\nmore = 1\n" if path.name == "bc.py" else "")
 
-    monkeypatch.setattr(grid, "Sources", lambda: Sources(edited))
+    for module in (grid, reading):
+        monkeypatch.setattr(module, "Sources", lambda: Sources(edited))
     results = read_study(tmp_path / "small")
     assert [f.state for f in results.found] == ["stale"]
     assert results.values("BC", "sepsis", "valid_nll") == {}

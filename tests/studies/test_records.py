@@ -13,7 +13,8 @@ from sdil import InputError
 from sdil.cli import main
 from sdil.report.results import publish
 from sdil.studies.cell import Cell
-from sdil.studies.grid import Claim, Entry, Study, read_published, read_study, run_study
+from sdil.studies.grid import Claim, Entry, Study, run_study
+from sdil.studies.reading import read_published, read_study
 from sdil.studies.runners import Finished
 
 REFUSED = object()

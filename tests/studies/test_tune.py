@@ -6,7 +6,7 @@ import pytest
 from small import cell, records
 
 from sdil import InputError
-from sdil.studies.grid import read_study
+from sdil.studies.reading import read_study
 from sdil.studies.runners import in_this_process
 from sdil.studies.tune import read_space, tune
 

@@ -28,7 +28,7 @@ from sdil.formats.data import (
 )
 from sdil.formats.origin import Origin
 from sdil.report.curves import curves_of
-from sdil.studies.grid import read_published, read_study
+from sdil.studies.reading import read_published, read_study
 
 if TYPE_CHECKING:
     from sdil.judging import FittedJudge

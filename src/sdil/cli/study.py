@@ -22,9 +22,10 @@ from sdil.report.comparing import headline
 from sdil.report.rendering import Format, render
 from sdil.report.tables import notes, tables
 from sdil.studies.cell import Cell, check_asked, hash_of_folder
-from sdil.studies.grid import Progress, Results, Study, check_name, read_study, run_study
+from sdil.studies.grid import Progress, Results, Study, check_name, run_study
 from sdil.studies.methods import Options
 from sdil.studies.paper import STUDIES
+from sdil.studies.reading import read_study
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
 

@@ -13,7 +13,8 @@ from sdil.report.comparing import headline
 from sdil.report.curves import draw
 from sdil.report.rendering import render
 from sdil.report.tables import notes, tables
-from sdil.studies.grid import Results, read_published
+from sdil.studies.grid import Results
+from sdil.studies.reading import read_published
 
 
 def publish(results: Results, out: Path, order: Sequence[str] = ()) -> list[Path]:
