@@ -24,7 +24,9 @@ from common.report import Target, begin, finish, markdown, measure_all
 from human_play import KITCHENS, cut
 from judging import collect
 from sdil.curation import By, Curated
+from sdil.evaluation.helped import Helped
 from sdil.networks.cross_fitting import Folds, cross_fit
+from sdil.training import TEMPERATURES
 
 SETTINGS = (
     "fourrooms:10",
@@ -69,40 +71,37 @@ def run_cell(data: str, setting: str, noisy: int, seed: int, by: By) -> dict[str
         return cell | {"recommended": None, "why": str(refused), "regret": None}
     helped = sdil.did_it_help(demos, curated, seed=seed)
     cell |= {"recommended": helped.recommended, "verdict": helped.verdict}
-    cell["nll"] = unseen_nll(demos, unseen, curated, {row.name for row in helped.rows}, seed)
+    cell["power"] = helped.power
+    cell["nll"] = unseen_nll(demos, unseen, curated, helped, seed)
     cell["regret"] = cell["nll"][helped.recommended] - min(cell["nll"].values())
     return cell
 
 
 def unseen_nll(
-    demos: sdil.Demonstrations, unseen: list[Any], curated: Curated, names: set[str], seed: int
+    demos: sdil.Demonstrations, unseen: list[Any], curated: Curated, helped: Helped, seed: int
 ) -> dict[str, float]:
-    """The same cloning as `did_it_help` does, from all clean groups, measured on the unseen ones.
-
-    They are a fold of their own: its clones learn from every clean group, for as many updates as
-    are best in the other folds.
-    """
+    """Cloning from all clean groups, as long and at the temperature that is best across folds of
+    them, measured on the unseen ones: mean over five clones, so that a row's luck is small."""
     kept = np.concatenate(curated.kept)
     weights: dict[str, Any] = {
         "clean": np.zeros(len(kept)),
         "all": np.ones(len(kept)),
         "curated": kept.astype(float),
-        "weighted": None if curated.weighing is None else np.concatenate(curated.weighing),
     }
-    rows = [name for name in ROWS if name in names]
+    if curated.weighing is not None and helped.power is not None:
+        weights["weighted"] = np.concatenate(curated.weighing) ** helped.power
+    rows = [name for name in ROWS if name in {row.name for row in helped.rows}]
+    of_rows = np.stack([weights[row] for row in rows])
+    folds = Folds.deal(demos, seed=seed).halved()
     more = [sdil.Trajectory(t.observations, t.actions, None, t.terminated) for t in unseen]
     every = sdil.Demonstrations(
         clean=[*demos.clean, *more], noisy=list(demos.noisy), spaces=demos.spaces
     )
-    folds = Folds.deal(demos, seed=seed)
-    n, lengths = folds.n_groups, [len(t) for t in more]
-    with_unseen = Folds(
-        of_group=np.append(folds.of_group + 1, np.zeros(len(more), np.int64)),
-        group_of_step=np.append(folds.group_of_step, np.repeat(n + np.arange(len(more)), lengths)),
-        noisy=np.concatenate([np.ones_like(folds.noisy[:1]), folds.noisy]),
-    )
-    found = cross_fit(every, with_unseen, np.stack([weights[r] for r in rows]), seed=seed)
-    by_steps = found.nll[:, n:] @ np.array(lengths) / sum(lengths)
+    how_long = cross_fit(demos, folds, of_rows, temperatures=TEMPERATURES, clones=10, seed=seed)
+    left_out = Folds.leave_out(every, len(more))
+    found = cross_fit(every, left_out, of_rows, exactly=how_long, seed=seed)
+    lengths = np.array([len(t) for t in more])
+    by_steps = found.nll @ lengths / lengths.sum()
     return {name: float(value) for name, value in zip(rows, by_steps, strict=True)}
 
 

@@ -122,6 +122,8 @@ class Curated:
     """Where the threshold was set aside and all kept: why, in a sentence."""
     by_fold: ByFold | None = None
     """The same without having seen some of the clean episodes, to try it on these fairly."""
+    power: float = 1.0
+    """Of `weighing`, by which `weights` weigh what is chosen."""
 
     def __repr__(self) -> str:
         kept, all_steps = (sum(int(f(m)) for m in self.kept) for f in (np.sum, len))
@@ -144,6 +146,7 @@ def curate(
     keep_share: float | None = None,
     selection: Mapping[str, Any] | None = None,
     weights: bool = False,
+    power: float = 1.0,
     min_length: int = SHORTEST,
     which: SetName = "noisy",
     unknown: Mapping[str, str] = MappingProxyType({}),
@@ -160,8 +163,9 @@ def curate(
     this share of the steps) and `selection` (what the report's page downloads; taken as it is,
     whatever `by` and `min_length`). Episodes kept whole stay as they are.
 
-    With `weights` the set stays as it was, and each chosen step weighs (1 + optimality) / 2; then
-    no rule is needed, and all steps count as chosen.
+    With `weights` the set stays as it was, and each chosen step weighs (1 + optimality) / 2, to
+    this `power` (`did_it_help` tells a good one); then no rule is needed, and all steps count as
+    chosen.
 
     `unknown` is `judge.unknown`: what rests on a question that the judge does not answer is
     refused. `good_share` is the judge's, where it has one: where it says that the noisy set may be
@@ -174,6 +178,8 @@ def curate(
     rules = [rule for rule in (keep_above, keep_share, selection) if rule is not None]
     if len(rules) > 1 or not (rules or weights):
         raise InputError("give one of keep_above, keep_share and selection")
+    if not 0 < power < np.inf:
+        raise InputError(f"power must be above 0, not {power}")
     if min_length < 1:
         raise InputError(f"min_length must be at least 1, not {min_length}")
     if by not in ("segment", "episode", "step"):
@@ -212,7 +218,7 @@ def curate(
         assert weighing is not None
         whole = [(at, 0, len(mask)) for at, mask in enumerate(kept)]
         pieces = [_piece(original, scores, *where) for where in whole]
-        weighed = [mask * weight for mask, weight in zip(kept, weighing, strict=True)]
+        weighed = [mask * weight**power for mask, weight in zip(kept, weighing, strict=True)]
         return Curated(
             demos,
             which,
@@ -224,6 +230,7 @@ def curate(
             weighing,
             why_all=why_all,
             by_fold=by_fold,
+            power=power,
         )
     pieces = [
         _piece(original, scores, at, start, stop)

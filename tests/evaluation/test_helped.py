@@ -15,8 +15,18 @@ import sdil
 from conftest import episode
 from sdil import Demonstrations, InputError, Trajectory
 from sdil.evaluation.comparisons import Estimate
-from sdil.evaluation.helped import LABELS, Row, _left_at_random, _tell, did_it_help
+from sdil.evaluation.helped import (
+    LABELS,
+    POWERS,
+    Row,
+    _best_of_others,
+    _left_at_random,
+    _recommend,
+    _tell,
+    did_it_help,
+)
 from sdil.judging import CrossJudged
+from sdil.networks.cross_fitting import Folds
 from sdil.scores import StepScores
 
 HUMAN = Path(__file__).parents[3] / "shared" / "data" / "overcooked-human"
@@ -76,13 +86,14 @@ def test_leaving_out_what_is_wrong_helps(mixed, options):
     assert rows["curated"].minus_random.value == pytest.approx(difference)
     assert rows["all"].minus_all is None
     assert rows["random"].minus_random is None
-    assert (helped.groups, helped.folds, helped.seed) == (10, 5, 0)
+    assert (helped.groups, helped.folds, helped.seed) == (10, 10, 0)
+    assert helped.power in POWERS
     steps = {name: row.noisy_steps for name, row in rows.items()}
     assert steps == {
         "clean": 0,
         "all": 720,
         "curated": 360,
-        "weighted": pytest.approx(360),
+        "weighted": pytest.approx(360 * (0.9**helped.power + 0.1**helped.power)),
         "random": pytest.approx(360, abs=12),
     }
 
@@ -250,8 +261,8 @@ def test_single_steps_of_human_play_do_not_help(monkeypatch, seed):
         curated = sdil.curate(demos, judged, by="step", keep_above=0.0, min_length=1)
     helped = did_it_help(demos, curated, seed=seed)
     rows = rows_of(helped)
-    assert helped.recommended == "all"
-    assert rows["curated"].nll.value > rows["all"].nll.value + 0.2
+    assert helped.recommended in ("all", "weighted")
+    assert rows["curated"].nll.value > rows[helped.recommended].nll.value + 0.2
     assert helped.verdict != "helped"
 
 
@@ -265,3 +276,29 @@ def test_a_judge_is_tried_by_what_it_says_without_the_groups_left_out(mixed):
     for name in ("curated", "weighted"):
         assert flattered[name].nll.value < flattered["all"].nll.value
         assert fair[name].nll.value > fair["all"].nll.value
+
+
+def test_weights_are_recommended_unless_another_row_is_surely_better():
+    """Four groups; a gain counts that is larger than its standard error."""
+    weighted = np.array([1.0, 1.2, 1.4, 1.6])
+    steady, unsteady = weighted - 0.1, weighted - np.array([0.4, -0.2, 0.3, -0.1])
+    assert _recommend({"clean": steady, "all": weighted + 1, "weighted": weighted}) == "clean"
+    assert _recommend({"clean": unsteady, "all": weighted + 1, "weighted": weighted}) == "weighted"
+    assert _recommend({"clean": unsteady, "all": weighted + 1}) == "clean"
+    assert _recommend({"all": weighted, "curated": steady, "random": steady - 1}) == "curated"
+
+
+def test_the_power_of_a_group_is_told_by_the_others():
+    """Three folds of a group each; the second weighting is best for group 2 alone."""
+    folds = Folds(np.arange(3), np.arange(3), np.ones((3, 1), bool))
+    nll = np.array([[1.0, 1.0, 5.0], [2.0, 2.0, 1.0]])
+    # others of group 0: 3.0 against 1.5; of 1 the same; of 2: 1.0 against 2.0
+    assert _best_of_others(nll, folds).tolist() == [1, 1, 0]
+
+
+def test_a_power_sharpens_the_weights(mixed):
+    plain, sharp = (sdil.curate(mixed, scores(ORACLE), weights=True, power=p) for p in (1.0, 3.0))
+    np.testing.assert_allclose(sharp.weights[0], plain.weights[0] ** 3)
+    assert did_it_help(mixed, sharp).power == 3.0
+    with pytest.raises(InputError, match="power must be above 0"):
+        sdil.curate(mixed, scores(ORACLE), weights=True, power=0.0)

@@ -14,6 +14,7 @@ from sdil.judges.hearing import (
     EPISODE_LEVEL,
     MANY,
     NOTHING,
+    PLENTY,
     RATHER,
     Ground,
     agreement_with_others,
@@ -207,9 +208,15 @@ def test_agreement_is_with_the_others_not_with_oneself():
 
 def test_the_rule_of_hearing_is_what_it_is():
     """Heard under the level and not at it; few groups, a higher level, but not without an aim."""
-    assert [step_level("likelihood", n) for n in (2, 7, 8, 30)] == [0.25, 0.25, 0.10, 0.10]
-    assert [step_level("efficiency", n) for n in (2, 8)] == [0.10, 0.10]
+    groups = (2, 7, 8, 19, 20)
+    assert [step_level("likelihood", n) for n in groups] == [0.25, 0.25, 0.10, 0.10, 0.02]
+    beside = [step_level("value", n, beside=True) for n in groups]
+    assert beside == [0.5, 0.5, 0.10, 0.10, 0.02]
+    for others in (False, True):
+        levels = [step_level("efficiency", n, beside=others) for n in (2, 8, 20)]
+        assert levels == [0.10, 0.10, 0.02]
     assert Ground(1.0, 0.0999, 9).heard(0.10)
     assert not Ground(1.0, 0.10, 9).heard(0.10)
     assert not Ground(1.0, 0.2, 9).heard(0.10)
-    assert (EPISODE_LEVEL, RATHER, MANY, APART, AGREES) == (0.05, 0.5, 8, 0.6, 0.25)
+    assert (EPISODE_LEVEL, RATHER, APART, AGREES) == (0.05, 0.5, 0.6, 0.25)
+    assert (MANY, PLENTY) == (8, 20)

@@ -54,12 +54,13 @@ def test_steps_are_drawn_by_what_they_weigh(grouped):
     folds = Folds.deal(grouped, seed=0)
     noisy = np.array([1.0, 0.5, 0, 0, 0.25, 1, 0, 0, 1, 1])
     weights = np.stack([np.zeros(10), noisy])
-    draws = cross_fitting._Draws(folds, weights, torch.Generator().manual_seed(0))
+    of_clones = folds.of_clones(5)
+    assert of_clones.tolist() == [0, 1, 2, 0, 1, 2]  # few folds: two clones of each
+    draws = cross_fitting._Draws(folds, weights, of_clones, torch.Generator().manual_seed(0))
     found = draws.batches(200)  # (200, members, BATCH)
-    assert folds.of_clones.tolist() == [0, 1, 2, 0, 1, 2]  # few folds: two clones of each
     assert found.shape == (200, 12, cross_fitting.BATCH)
     for row in range(2):
-        for clone, fold in enumerate(folds.of_clones):
+        for clone, fold in enumerate(of_clones):
             clean = folds.of_group[folds.group_of_step] != fold
             expected = np.concatenate([clean, weights[row] * folds.noisy[fold]])
             counts = np.bincount(found[:, row * 6 + clone].flatten(), minlength=24)
@@ -69,13 +70,13 @@ def test_steps_are_drawn_by_what_they_weigh(grouped):
 
 def test_clones_are_measured_on_the_groups_they_have_not_seen(grouped):
     folds, rows = Folds.deal(grouped, seed=0), 2
-    clones = cross_fitting._clones(folds, rows, 3, 64, 4)
+    of_clones = folds.of_clones(5)
+    clones = cross_fitting._clones(len(of_clones), rows, 3, 64, 4)
     with torch.no_grad():
         clones.weights[2] += torch.randn(12, 64, 4)  # the rows differ
     states, actions = torch.randn(24, 3), torch.randint(4, (24,))
-    (measured,) = cross_fitting._LeftOut(folds, rows, Categorical(4)).measure(
-        clones, lambda steps: states[steps], actions
-    )
+    held = cross_fitting._LeftOut(folds, rows, of_clones, Categorical(4))
+    (measured,) = held.measure(clones, lambda steps: states[steps], actions)
     logits = clones(states.expand(12, -1, -1)).log_softmax(2).detach()
     for row in range(rows):
         for group, fold in enumerate(folds.of_group):
@@ -99,6 +100,36 @@ def test_how_long_to_train_is_what_was_best_elsewhere():
     two = Folds(np.array([0, 1, 1, 0]), np.arange(4), np.ones((2, 1), bool))
     of_all = cross_fitting._at_the_best(looks, np.ones((len(looks), 2)), two, 0, (9.0, 1.0))
     assert of_all.nll.tolist() == [[5, 9, 1, 0]]  # all: the last
+
+
+def test_folds_in_halves():
+    """Six groups in two folds are four folds then; a fold of one group cannot be halved."""
+    noisy = np.array([[True, False], [False, True]])
+    folds = Folds(np.array([0, 1, 0, 1, 0, 1]), np.arange(6), noisy)
+    halved = folds.halved()
+    assert halved.of_group.tolist() == [0, 2, 1, 3, 1, 3]
+    assert (halved.of_group // 2 == folds.of_group).all()
+    assert halved.noisy.tolist() == noisy.repeat(2, 0).tolist()
+    one = Folds(np.array([0, 1, 1]), np.arange(3), noisy)
+    assert one.halved() is one
+
+
+def test_measured_exactly_as_long_as_was_found(grouped, monkeypatch):
+    """Nothing is chosen by the groups left out: what was found elsewhere is what is measured."""
+    monkeypatch.setattr(cross_fitting, "LOOKS", (10, 20, 40))
+    weights = np.stack([np.zeros(10), np.ones(10)])
+    folds = Folds.deal(grouped, seed=0)
+    every = {
+        n: cross_fit(grouped, folds, weights, at_least=n, at_most=n, temperatures=(2.0,))
+        for n in (10, 40)
+    }
+    told = cross_fitting.CrossFitted(
+        np.zeros((2, 0)), np.zeros((2, 0)), np.array([10, 40]), np.array([2.0, 2.0])
+    )
+    found = cross_fit(grouped, folds, weights, exactly=told)
+    np.testing.assert_allclose(found.nll[0], every[10].nll[0])
+    np.testing.assert_allclose(found.nll[1], every[40].nll[1])
+    assert found.updates.tolist() == [10, 40]
 
 
 def test_short_trainings_count_only_where_longer_ones_are_hopeless():

@@ -56,6 +56,7 @@ def curate(
     keep_share: float | None = None,
     selection: Path | None = None,
     weights: bool = False,
+    power: float = 1.0,
     min_length: int = SHORTEST,
     which: Annotated[Literal["noisy", "clean"], tyro.conf.arg(name="set")] = "noisy",
     clean: str | None = None,
@@ -89,6 +90,7 @@ def curate(
         keep_share: Keep the highest scored, until they are this share of the steps.
         selection: Keep what this file says: JSON that the page of `sdil report` downloads.
         weights: Keep every step; scores.parquet says how much each should weigh, 0 to 1.
+        power: With --weights: a step weighs how probably it is good to this power.
         min_length: Shortest run of steps to keep. Whole episodes stay, and a selection is taken
             as it is.
         which: The set to curate.
@@ -138,6 +140,7 @@ def curate(
             keep_share=keep_share,
             selection=None if selection is None else read_json(selection, what="a selection"),
             weights=weights,
+            power=power,
             min_length=min_length,
             which=which,
             unknown=unknown_of(judge),
@@ -158,6 +161,7 @@ def curate(
         "keep_share": keep_share,
         "selection": None if selection is None else str(selection),
         "weights": weights,
+        "power": power if weights else None,
         "min_length": min_length,
     }
     summary = _summarise(curated, sets[which], truth)

@@ -71,7 +71,7 @@ def _shown(found: Mapping[str, Any], rule: str) -> Shown:
     said = str(found["sentence"])
     best = found.get("recommended")
     if best is not None:
-        said += f". Lowest NLL, and so recommended: {LABELS.get(best, best)}"
+        said += f". Recommended: {recommendation(best, found.get('power'))}"
     return {"sentence": said[:1].upper() + said[1:], "rows": rows, "rule": rule, "command": None}
 
 
@@ -110,7 +110,15 @@ def show_helped(helped: Helped) -> None:
         )
     print(plain(helped.sentence))
     if helped.recommended is not None:
-        print(f"lowest NLL, and so recommended: {LABELS[helped.recommended]}")
+        print(f"recommended: {recommendation(helped.recommended, helped.power)}")
+
+
+def recommendation(row: str, power: float | None) -> str:
+    """What to learn from, in words."""
+    what = LABELS.get(row, row)
+    if row != "weighted" or power is None:
+        return what
+    return f"{what} (--weights --power {power:g})"
 
 
 def _with_reach(estimate: Estimate | None, times: float = 1, form: str = ".3f") -> str:

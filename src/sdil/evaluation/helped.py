@@ -4,6 +4,9 @@ The same small network is cloned from the clean set alone, with all noisy steps,
 were kept, with all of them weighed, and with as much dropped at random, and measured on clean
 groups that were left out (`cross_fitting`). Differences are paired by group. Where the judge says
 what it would have said without the groups left out, that is what is tried on them.
+
+How sharply to weigh is told by the same groups: a step weighs a power of how probably it is good,
+and each group is measured with the power that is best for the others.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from sdil.curation import Curated
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, mean_interval
-from sdil.networks.cross_fitting import Folds, Progress, cross_fit
+from sdil.networks.cross_fitting import MOST_FOLDS, Folds, Progress, cross_fit
 from sdil.progress import counting
 from sdil.spaces import Array
-from sdil.training import check_seed
+from sdil.training import TEMPERATURES, check_seed
 
 WORTH = 0.01
 """The least gain in NLL that counts: where the interval holds none so large, it did not help."""
+POWERS = (0.5, 1.5, 5.0)
+"""Of how probably a step is good, by which it may be weighed: the larger, the surer it must be."""
 DRAWS = 3
 """How often `random` is drawn; the luckiest is what a judgement has to beat."""
 LABELS = {
@@ -65,7 +70,10 @@ class Helped:
     sentence: str
     """The verdict with its figures, in words."""
     recommended: str | None
-    """The row with the lowest NLL, but for `random`: what to learn from."""
+    """What to learn from: `weighted`, or the row with the lowest NLL, `random` aside, where that is
+    lower by more than the standard error of the difference."""
+    power: float | None
+    """In `weighted` a step weighs ((1 + optimality) / 2) ** power; None where it is not there."""
     rows: tuple[Row, ...]
     groups: int
     """Clean groups that were left out in turn."""
@@ -109,17 +117,38 @@ def did_it_help(
         if of_folds is None
         else Folds.of_episodes(demos, of_folds.fold)
     )
+    halved = folds.halved()
     weights = {
-        name: [np.broadcast_to(weight, folds.noisy.shape) for weight in of_row]
+        name: [
+            np.repeat(np.broadcast_to(weight, folds.noisy.shape), len(halved) // len(folds), 0)
+            for weight in of_row
+        ]
         for name, of_row in _weights(curated, seed).items()
     }
-    drawn = [weight for of_row in weights.values() for weight in of_row]
+    drawn = np.stack([weight for of_row in weights.values() for weight in of_row])
     with counting("does it help?", on_progress, progress) as count:
-        found = cross_fit(demos, folds, np.stack(drawn), seed=seed, on_progress=count)
+        found = cross_fit(
+            demos,
+            halved,
+            drawn,
+            temperatures=TEMPERATURES,
+            clones=2 * MOST_FOLDS,
+            seed=seed,
+            on_progress=count,
+        )
     names = [name for name, of_row in weights.items() for _ in of_row]
     order = np.argsort(found.nll.mean(1))[::-1]  # the best of a name comes last, and stays
     at = {names[i]: int(i) for i in order}
     nll = {name: found.nll[at[name]] for name in weights}
+    error = {name: found.error[at[name]] for name in weights}
+    power = None
+    if "weighted" in weights:
+        tried = [i for i, name in enumerate(names) if name == "weighted"]
+        power = curated.power if len(tried) == 1 else POWERS[tried.index(at["weighted"])]
+        by_others = _best_of_others(found.nll[tried], halved)
+        nll["weighted"], error["weighted"] = (
+            np.choose(by_others, list(of[tried])) for of in (found.nll, found.error)
+        )
 
     def minus(name: str, other: str) -> Estimate | None:
         return mean_interval(nll[name] - nll[other]) if other in nll and other != name else None
@@ -127,22 +156,42 @@ def did_it_help(
     rows = {
         name: Row(
             name=name,
-            noisy_steps=float((drawn[at[name]] * folds.noisy).sum(1).mean()),
+            noisy_steps=float((drawn[at[name]] * halved.noisy).sum(1).mean()),
             nll=mean_interval(nll[name]),
-            error=mean_interval(found.error[at[name]]),
+            error=mean_interval(error[name]),
             minus_all=minus(name, "all"),
             minus_random=minus(name, "random"),
         )
         for name in weights
     }
     told = _tell(rows, "weighted" if curated.by == "weights" else "curated")
-    best = min((row for row in rows.values() if row.name != "random"), key=lambda r: r.nll.value)
+    best = _recommend(nll)
     error_in: ErrorIn = "shares" if demos.spaces.listed else "standard deviations"
-    return Helped(*told, best.name, tuple(rows.values()), groups, len(folds), seed, error_in)
+    return Helped(*told, best, power, tuple(rows.values()), groups, len(halved), seed, error_in)
 
 
 def _not_measured(why: str, groups: int, seed: int) -> Helped:
-    return Helped("not measured", f"not measured: {why}", None, (), groups, 0, seed)
+    return Helped("not measured", f"not measured: {why}", None, None, (), groups, 0, seed)
+
+
+def _best_of_others(nll: Array, folds: Folds) -> Array:
+    """Which of several weightings (W, G) is best for the groups outside the fold of each. (G,)"""
+    best = np.zeros(nll.shape[1], np.int64)
+    for fold in range(len(folds)):
+        mine = folds.of_group == fold
+        others = ~mine if len(folds) > 2 else np.ones_like(mine)  # one fold says too little
+        best[mine] = nll[:, others].mean(1).argmin()
+    return best
+
+
+def _recommend(nll: dict[str, Array]) -> str:
+    """Weights bend least, and need not be surely better than the rest: groups are few, and clones
+    of clean ones alone are those that gain most by the groups that are left out here."""
+    best = min((n for n in nll if n != "random"), key=lambda name: float(nll[name].mean()))
+    if "weighted" not in nll or best == "weighted":
+        return best
+    gain = nll["weighted"] - nll[best]
+    return best if gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5 else "weighted"
 
 
 def _weights(curated: Curated, seed: int) -> dict[str, list[Array]]:
@@ -167,7 +216,9 @@ def _weights(curated: Curated, seed: int) -> dict[str, list[Array]]:
         ]
     if of_folds is not None and "weighted" in rows:
         chosen = kept if curated.by == "weights" else 1.0
-        rows["weighted"] = [of_folds.weighing * chosen]
+        rows["weighted"] = [of_folds.weighing**curated.power * chosen]
+    if curated.by != "weights" and "weighted" in rows:
+        rows["weighted"] = [rows["weighted"][0] ** power for power in POWERS]
     return rows
 
 

@@ -241,8 +241,9 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
         f"it rates the actions of unseen clean groups above {others} in "
         f"{ground.figure:.0%} of {ground.groups:.0f}; by chance {_percent(ground.chance)}"
     )
+    level = step_level(name, int(ground.groups), beside=bool(set(heard) - {name}))
     if name in heard:
-        if ground.heard(step_level(name, int(ground.groups))) and name not in strangers:
+        if ground.heard(level) and name not in strangers:
             return Signal(name, True, told)
         return Signal(name, True, f"{told}; people's labels speak for it")
     if name == "likelihood" and "consensus" in heard:
@@ -250,7 +251,6 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
     if name in strangers:
         more = "it neither rates clean steps above noisy ones nor agrees with the others"
         return Signal(name, False, f"{told}; but {more}")
-    level = step_level(name, int(ground.groups))
     if ground.heard(level):
         more = (
             "it does not predict them better than likelihood does"

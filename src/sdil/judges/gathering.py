@@ -85,29 +85,24 @@ class Gathering:
 
     def _passes(self, name: str) -> bool:
         ground = self.grounds[name]
-        return ground.heard(step_level(name, ground.groups))
+        return ground.heard(step_level(name, ground.groups, beside=bool(self.heard)))
 
     def _refuse_strangers(self) -> None:
-        """A signal that neither rates clean steps above noisy ones nor agrees with the others on
-        noisy ones is about something else: whoever goes straight to a wrong place is efficient.
-        Few clean groups are too little to say so of signals that know the aim; where one of these
-        is heard, agreement alone does not speak for a signal that does not."""
+        """A signal that knows no aim and neither rates clean steps above noisy ones nor agrees with
+        the others on noisy ones is about something else: whoever goes straight to a wrong place is
+        efficient. Of few clean groups, agreement alone does not speak for it where signals are
+        heard that know the aim."""
         clean, noisy = self._acting
         few = len(np.unique(self.material.group[clean])) < MANY
-        while len(self.heard) > 1:
-            agreement = {
-                name: agreement_with_others(name, {n: self.told[n][noisy] for n in self.heard})
-                for name in self.heard
-                if name != "likelihood"
-                and (name in UNANCHORED or not few)
-                and separation(self.told[name][clean], self.told[name][noisy]) < APART
-            }
-            stranger = min(agreement, key=lambda name: agreement[name], default=None)
-            aimed = few and bool({"progress", "value"} & set(self.heard))
-            if stranger is None or (agreement[stranger] >= AGREES and not aimed):
-                return
-            self.heard.remove(stranger)
-            self.final.strangers[STEP_SIGNALS.index(stranger)] = True
+        aimed = few and bool({"progress", "value"} & set(self.heard))
+        for name in UNANCHORED:
+            if name not in self.heard or len(self.heard) < 2:
+                continue
+            told = {n: self.told[n][noisy] for n in self.heard}
+            agrees = not aimed and agreement_with_others(name, told) >= AGREES
+            if not agrees and separation(self.told[name][clean], told[name]) < APART:
+                self.heard.remove(name)
+                self.final.strangers[STEP_SIGNALS.index(name)] = True
 
     def _find_consensus(self) -> None:
         """Clones of both sets, noisy steps by what is thought of them by now; of real actions twice

@@ -24,9 +24,10 @@ from sdil.spaces import Array
 EPISODE_LEVEL = 0.05
 """How often chance alone may be heard for episodes; for steps see `step_level`."""
 RATHER = 0.5
-"""Where clean groups stand out, signals are heard that do better than chance does at its median."""
-MANY = 8
-"""Clean groups from which on a test has some power."""
+"""Where clean groups stand out, or of few groups where another signal of steps is heard, signals
+are heard that do better than chance does at its median."""
+MANY, PLENTY = 8, 20
+"""Clean groups from which on a test has some power, and from which on it has much."""
 UNHARMED = 0.5
 """Consensus on real actions is heard where it rather predicts clean groups better than worse."""
 UNANCHORED = ("efficiency",)
@@ -39,13 +40,19 @@ _DEALT = 4_000  # times that groups are dealt out anew
 _RANKED = 5  # groups from which on ranks are tested: under it no order of them is rare enough
 
 
-def step_level(name: str, groups: int) -> float:
+def step_level(name: str, groups: int, *, beside: bool = False) -> float:
     """How often chance alone may be heard for steps.
 
     Of few groups hardly any order is rare, and there a signal that is refused wrongly costs more
-    than one that is heard wrongly: what it is worth is weighed anyway. Not so without an aim.
+    than one that is heard wrongly: what it is worth is weighed anyway. So `beside` one that passed
+    it is enough to do better than chance does at its median. Not so without an aim. Of plenty, what
+    knows anything of steps is not near the edge of chance.
     """
-    return 0.10 if groups >= MANY or name in UNANCHORED else 0.25
+    if groups >= PLENTY:
+        return 0.02
+    if groups >= MANY or name in UNANCHORED:
+        return 0.10
+    return RATHER if beside else 0.25
 
 
 @dataclass(frozen=True)

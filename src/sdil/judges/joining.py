@@ -7,8 +7,9 @@ agree with one another, and clean steps, which are known to be good, count among
 How many noisy steps are good cannot be found without an assumption. Ours: *good noisy steps are
 rated like clean ones, and hardly any bad one is rated above a line that most clean ones are above.*
 Then the share of noisy steps above the line, over the share of clean ones above it, is the share of
-good ones. It is read off at three lines; the interval holds all of them, what groups drawn anew
-would give, and a little for what is assumed. Where the lines disagree, it is wide.
+good ones. It is read off at seven lines, and the middle three of the seven answers count: low lines
+let bad steps pass, high ones rest on few clean steps. The interval holds these three, what groups
+drawn anew would give, and a little for what is assumed. Where the lines disagree, it is wide.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _ROUNDS = 5
 _TRUST = 0.7  # witnesses are not independent: what one adds to the others counts for less
 _ANCHOR = 5.0  # a clean step counts as so many noisy ones
 _FEW = 5.0  # as if so many more steps of each kind had been seen
-_LINES = (0.1, 0.2, 0.5)  # shares of clean steps under the lines
+_LINES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)  # shares of clean steps under the lines
+_MIDDLE = slice(2, -2)  # of what they give, in order
 _ASSUMED = 0.05  # by how much the share may be off for what is assumed
-_ERRORS = 1.3  # standard errors over groups drawn anew
+_ERRORS, _FEW_GROUPS = 1.1, 8  # standard errors over groups drawn anew; as n + 8 to n of n groups
 _DRAWS = 100
 _FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
@@ -142,7 +144,7 @@ def estimate_good_share(
             count = int(np.searchsorted(above[sorted_noisy], len(ranked) - at, side="left"))
             higher = of_noisy_reached[count - 1] if count else 0.0
             found.append(higher / max(1.0 - (reached[at - 1] if at else 0.0), 1e-9))
-        return np.array(found)
+        return np.sort(np.clip(found, 0.0, 1.0))[_MIDDLE]
 
     def drawn(of: Array) -> Array:
         n = int(of.max()) + 1
@@ -150,11 +152,10 @@ def estimate_good_share(
 
     found = shares(np.ones(len(ranked)), np.ones(len(noisy)))
     anew = np.array([shares(drawn(of_clean), drawn(of_noisy)).mean() for _ in range(_DRAWS)])
-    point = float(np.clip(found.mean(), 0.0, 1.0))
-    more = _ASSUMED + _ERRORS * float(anew.std())
-    held = found.clip(0.0, 1.0)
-    low, high = np.clip([held.min() - more, held.max() + more], 0.0, 1.0).tolist()
-    return GoodShare(point, low, high)
+    n_clean = int(of_clean.max()) + 1  # few of them, drawn anew, differ too little
+    more = _ASSUMED + _ERRORS * (1 + _FEW_GROUPS / n_clean) * float(anew.std())
+    low, high = np.clip([found.min() - more, found.max() + more], 0.0, 1.0).tolist()
+    return GoodShare(float(found.mean()), low, high)
 
 
 def _bins(signal: Array, edges: Array) -> Array:

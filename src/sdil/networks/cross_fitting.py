@@ -76,6 +76,17 @@ class Folds:
             allowed[:] = ~np.repeat(away, demos.noisy.lengths)
         return Folds(of_group, np.repeat(group_of, demos.clean.lengths), noisy)
 
+    def halved(self) -> Folds:
+        """The groups of each fold in two folds, where all have two: clones that leave out fewer
+        learn more like those that leave out none. What is told by fold goes for both halves."""
+        of_group = 2 * self.of_group
+        for fold in range(len(self)):
+            mine = np.flatnonzero(self.of_group == fold)
+            if len(mine) < 2:
+                return self
+            of_group[mine[len(mine) // 2 :]] += 1
+        return Folds(of_group, self.group_of_step, np.repeat(self.noisy, 2, 0))
+
     @staticmethod
     def leave_out(demos: Demonstrations, last: int) -> Folds:
         """One fold, of the last clean episodes: all others are always learned from."""
@@ -93,10 +104,9 @@ class Folds:
         """The groups that are left out at some time. (G,) booleans"""
         return self.of_group < len(self)
 
-    @property
-    def of_clones(self) -> Array:
-        """The fold of each clone of a weighting: there are several of each where folds are few."""
-        return np.tile(np.arange(len(self)), max(1, round(MOST_FOLDS / len(self))))
+    def of_clones(self, about: int) -> Array:
+        """The fold of each clone of a weighting, `about` so many: several where folds are few."""
+        return np.tile(np.arange(len(self)), max(1, round(about / len(self))))
 
     def __len__(self) -> int:
         return len(self.noisy)
@@ -128,6 +138,8 @@ def cross_fit(
     at_least: int = 0,
     at_most: int | None = None,
     temperatures: tuple[float, ...] = (1.0,),
+    exactly: CrossFitted | None = None,
+    clones: int = MOST_FOLDS,
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> CrossFitted:
@@ -140,6 +152,9 @@ def cross_fit(
     Fewer than `at_least` updates do not count, unless more predict worse than how often clean steps
     take each action does, by likelihood and surely by naming the commonest. Logits are divided by
     that of `temperatures` which is best with it: who is too sure of himself need not stop early.
+    Where it was found before how long each weighting is trained best, and by which temperature, it
+    is measured `exactly` so, and nothing is chosen by the groups left out here. There are about
+    as many `clones` of each weighting, several of a fold where folds are fewer.
     """
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
@@ -155,34 +170,43 @@ def cross_fit(
         """(clones, n) to (clones, n, F)"""
         return recorded.at(steps.flatten())[0].view(*steps.shape, -1)
 
+    if exactly is not None:
+        temperatures = tuple(sorted(set(exactly.temperature.tolist())))
+        at_most = int(exactly.updates.max())
+    of_clones = folds.of_clones(clones)
     with seeded(seed) as generator:
-        clones = _clones(folds, len(weights), features.size, hidden, head.size)
-    drawn = _Draws(folds, weights, generator)
-    held = _LeftOut(folds, len(weights), head, temperatures)
+        networks = _clones(len(of_clones), len(weights), features.size, hidden, head.size)
+    drawn = _Draws(folds, weights, of_clones, generator)
+    held = _LeftOut(folds, len(weights), of_clones, head, temperatures)
     optimiser = torch.optim.Adam(
-        clones.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
+        networks.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
     )
     looks: list[Tensor] = []
     lengths: list[int] = []
     last = LOOKS[-1] if at_most is None else min(at_most, LOOKS[-1])
     for before, after in pairwise((0, *(n for n in LOOKS if n < last), last)):
         for batch in drawn.batches(after - before):  # (clones, BATCH)
-            loss = head.nll(clones(inputs(batch)), actions[batch], "sum")
+            loss = head.nll(networks(inputs(batch)), actions[batch], "sum")
             optimiser.zero_grad()
             (loss / BATCH).backward()  # each clone's gradient is what it would be alone
             optimiser.step()
-        looks.append(held.measure(clones, inputs, actions))
+        looks.append(held.measure(networks, inputs, actions))
         if on_progress is not None:
             on_progress(after, last)
         often = after * BATCH >= EPOCHS * len(windows)
         lengths.append(after)
-        if after >= SURE and (often or _last_gain(looks, lengths) <= GAIN):
+        ends = exactly is None and after >= SURE
+        if ends and (often or _last_gain(looks, lengths) <= GAIN):
             break
     clean = actions[: demos.clean.n_steps]
     usual = head.usual(clean).expand(len(clean), -1)
     as_usual = float(head.nll(usual, clean, "mean")), float(head.error(usual, clean).mean())
     each = np.array([(n, t) for n in lengths for t in temperatures])
     tried = torch.cat(looks).numpy()  # (looks * temperatures, 2, R, G)
+    if exactly is not None:
+        found = [_as_found(tried[:, :, r], each, exactly, r) for r in range(len(weights))]
+        nll, error = np.stack(found, 1)[:, :, folds.left_out]
+        return CrossFitted(nll, error, exactly.updates, exactly.temperature)
     return _at_the_best(tried, each, folds, at_least, as_usual)
 
 
@@ -193,9 +217,17 @@ def _last_gain(looks: list[Tensor], lengths: list[int]) -> float:
     return float((nll[:early].min(0).values - nll.min(0).values).max())
 
 
-def _clones(folds: Folds, rows: int, inputs: int, hidden: int, outputs: int) -> Ensemble:
+def _as_found(tried: Array, each: Array, found: CrossFitted, row: int) -> Array:
+    """NLL and error (2, G) of a weighting when it had been trained as long as was found to be best,
+    or the next time that it was looked at. `tried`: (L, 2, G)"""
+    by_temperature = np.flatnonzero(each[:, 1] == found.temperature[row])
+    late = np.flatnonzero(each[by_temperature, 0] >= found.updates[row])
+    return np.asarray(tried[by_temperature[late[0]]])
+
+
+def _clones(of_each: int, rows: int, inputs: int, hidden: int, outputs: int) -> Ensemble:
     """Those of one weighting together, in the order of `of_clones`."""
-    first = Ensemble(len(folds.of_clones), inputs, hidden, outputs)
+    first = Ensemble(of_each, inputs, hidden, outputs)
     clones = Ensemble(rows * len(first), inputs, hidden, outputs)
     with torch.no_grad():
         for mine, same in zip(clones.parameters(), first.parameters(), strict=True):
@@ -206,8 +238,10 @@ def _clones(folds: Folds, rows: int, inputs: int, hidden: int, outputs: int) -> 
 class _Draws:
     """Steps to learn from, drawn for each clone by what they weigh."""
 
-    def __init__(self, folds: Folds, weights: Array, generator: torch.Generator) -> None:
-        self._generator, self._folds = generator, folds
+    def __init__(
+        self, folds: Folds, weights: Array, of_clones: Array, generator: torch.Generator
+    ) -> None:
+        self._generator, self._folds, self._of_clones = generator, folds, of_clones
         self._ladders = []
         for of_row in weights:
             of_folds = np.broadcast_to(of_row, folds.noisy.shape)
@@ -220,7 +254,7 @@ class _Draws:
 
     def batches(self, count: int) -> Tensor:
         """(count, clones, BATCH)"""
-        of_clones, n_folds = self._folds.of_clones, len(self._folds)
+        of_clones, n_folds = self._of_clones, len(self._folds)
         size = (len(of_clones), count, BATCH)
         luck = torch.rand(size, generator=self._generator, dtype=torch.float64)
         found = []
@@ -236,9 +270,15 @@ class _LeftOut:
     """The steps that clones are measured on."""
 
     def __init__(
-        self, folds: Folds, rows: int, head: ActionHead, temperatures: tuple[float, ...] = (1.0,)
+        self,
+        folds: Folds,
+        rows: int,
+        of_clones: Array,
+        head: ActionHead,
+        temperatures: tuple[float, ...] = (1.0,),
     ) -> None:
         self._rows, self._folds, self._head = rows, folds, head
+        self._of_each = len(of_clones) // len(folds)
         self._temperatures = temperatures
         of_step = folds.of_group[folds.group_of_step]
         longest = int(np.bincount(of_step).max())
@@ -248,7 +288,7 @@ class _LeftOut:
             mine = torch.from_numpy(np.flatnonzero(of_step == fold))
             steps[fold, : len(mine)] = mine
             groups[fold, : len(mine)] = torch.from_numpy(folds.group_of_step)[mine]
-        self._steps, self._groups = steps[folds.of_clones], groups[folds.of_clones]
+        self._steps, self._groups = steps[of_clones], groups[of_clones]
         self._sizes = torch.from_numpy(np.bincount(folds.group_of_step))
 
     @torch.no_grad()
@@ -271,8 +311,7 @@ class _LeftOut:
                 at[0].scatter_add_(1, groups, nll.double())
                 at[1].scatter_add_(1, groups, wrong)
         by_group = total.view(n, 2, self._rows, -1, total.shape[3]).sum(3)[..., :-1]
-        of_each = len(self._folds.of_clones) // len(self._folds)
-        return by_group / self._sizes / of_each
+        return by_group / self._sizes / self._of_each
 
 
 def _at_the_best(
