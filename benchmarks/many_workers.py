@@ -3,7 +3,8 @@
     python benchmarks/many_workers.py --steps 300000
     python benchmarks/many_workers.py --ray local
 
-The set is cut by its episodes; every worker loads folder and judge for itself, and that is counted.
+The set is cut by its episodes; every worker loads folder and judge for itself, and that is counted,
+as is the start of processes and of a cluster.
 More workers than processors gain nothing, and the table says how many there are.
 """
 
@@ -36,7 +37,7 @@ def main(
         steps: Of the data set.
         workers: Processes; each number is tried.
         parts: That the set is cut into.
-        ray: Also on this Ray cluster ("local" starts one).
+        ray: Also on this Ray cluster; "local" starts one of each number of workers.
         json: Save everything to this file.
     """
     import sdil
@@ -53,7 +54,13 @@ def main(
         whole = np.empty(0)
         ways = {f"{n} processes": partial(in_processes, score_part, tasks, n) for n in workers}
         if ray is not None:
-            ways[f"Ray {ray}"] = partial(on_a_cluster, score_part, tasks, ray)
+            sizes = workers if ray == "local" else (None,)
+            ways |= {
+                f"Ray {ray}" + ("" if n is None else f", {n} workers"): partial(
+                    on_a_cluster, score_part, tasks, ray, n
+                )
+                for n in sizes
+            }
         for name, way in ways.items():
             begun = time.perf_counter()
             found = np.concatenate([s.optimality for part in way() for s in part])

@@ -53,6 +53,26 @@ def test_packing_keeps_every_value(make_episode):
     assert demos.clean.times().tolist() == [0, 0, 1, 2, 0, 1, 2, 3, 4, 0, 1]
 
 
+def test_blocks_hold_every_trajectory_once_over_their_own_part_of_the_arrays(make_episode):
+    given_ = [make_episode(n, seed=n, id=f"e{n}") for n in (3, 1, 4, 9, 2)]
+    given_.append(Trajectory(np.ones((2, 3), np.float32), np.array([0, 3]), id="no final"))
+    demos = Demonstrations(given_[:1], given_[1:], SPACES)
+    blocks = demos.noisy.blocks(6)
+    assert [b.ids for b in blocks] == [("e1", "e4"), ("e9", "e2", "no final")]
+    assert [t for b in blocks for t in b] == given_[1:]
+    for block in blocks:
+        assert block.first_row[0] == block.first_step[0] == 0
+        assert len(block.observations) == block.n_steps + block.has_final.sum()
+        assert len(block.actions) == len(block.rewards) == block.n_steps
+        assert np.shares_memory(block.observations, demos.noisy.observations)
+    assert demos.noisy.blocks(18) == [demos.noisy]
+    assert [len(b) for b in demos.noisy.blocks(4)] == [1, 1, 2, 1]
+    shuffled = demos.noisy.subset([2, 0, 1])
+    assert [b.ids for b in shuffled.blocks(1)] == [shuffled.ids]  # no part of the arrays is theirs
+    apart = demos.noisy.subset([0, 2])
+    assert [b.ids for b in apart.blocks(1)] == [apart.ids]
+
+
 def test_spaces_are_read_off_the_data(make_episode):
     demos = Demonstrations(clean=[make_episode(9)], noisy=[make_episode(9, n_actions=7, seed=3)])
     assert demos.spaces.action == gym.spaces.Discrete(7)

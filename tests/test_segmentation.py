@@ -73,7 +73,7 @@ def test_borders_are_those_of_the_search_through_everything(length, kind, penalt
     assert change_points(values, penalty).tolist() == exact_search(values, penalty)
 
 
-@pytest.mark.parametrize("kind", ["constant", "noise"])
+@pytest.mark.parametrize("kind", ["constant", "noise", "saw", "ramp"])
 def test_the_work_grows_with_the_steps_and_not_with_their_square(kind, monkeypatch):
     looked = []
     judge = segmentation._may_be_best
@@ -84,9 +84,38 @@ def test_the_work_grows_with_the_steps_and_not_with_their_square(kind, monkeypat
 
     monkeypatch.setattr(segmentation, "_may_be_best", count)
     rng = np.random.default_rng(0)
-    values = np.full(5_000, 0.3) if kind == "constant" else rng.normal(0, 0.1, 5_000)
-    assert change_points(values).tolist() == []
-    assert max(looked) < 300  # of 5,000 starts
+    values = {
+        "constant": np.full(5_000, 0.3),
+        "noise": rng.normal(0, 0.1, 5_000),
+        "saw": np.arange(5_000) / 1_000 % 2 - 1,
+        "ramp": np.linspace(-1, 1, 5_000),
+    }[kind]
+    found = change_points(values).tolist()
+    assert found == exact_search(values, PENALTY)
+    # of 5,000 starts: as many as a piece of an even ramp is long may be the best at a time
+    assert max(looked) < {"saw": 600, "ramp": 1_000}.get(kind, 300)
+
+
+def test_what_is_held_against_a_few_is_what_is_held_against_all(monkeypatch):
+    """Fewer rivals may keep more starts, and never lose one that all would keep."""
+    rng = np.random.default_rng(3)
+    kept = {}
+    judge = segmentation._may_be_best
+
+    def both(starts, constant, total, values):
+        found = {}
+        for means in (2, 128, 12_701):  # each has the means of those before among its own
+            monkeypatch.setattr(segmentation, "_MEANS", means)
+            found[means] = judge(starts, constant, total, values)
+        assert not (found[12_701] & ~found[128]).any()
+        assert not (found[128] & ~found[2]).any()
+        kept[len(starts)] = {means: int(one.sum()) for means, one in found.items()}
+        return found[128]
+
+    monkeypatch.setattr(segmentation, "_may_be_best", both)
+    values = np.tanh(np.cumsum(rng.normal(0, 0.05, 1_500)))
+    assert change_points(values).tolist() == exact_search(values, PENALTY)
+    assert any(few[12_701] < size / 2 for size, few in kept.items())
 
 
 def test_the_penalty_is_what_a_cut_must_gain():

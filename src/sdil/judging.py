@@ -36,6 +36,7 @@ from sdil.trajectories import Trajectories, Trajectory
 
 FORMAT_VERSION = 1
 JUDGE = "judge"  # the stem of its files
+_STEPS = 32_768  # that are scored together: arrays of many more leave the processor's cache
 NONE_LEFT = (
     "every noisy demonstration is of a group that is held out for validation, so none is left to "
     "judge from; pass `valid`, or give more groups"
@@ -139,8 +140,8 @@ class FittedJudge(Saved):
         """How good each step of any trajectories is."""
         if not len(trajectories):
             return []
-        packed = pack_given(trajectories, self.spaces)
-        return self.judge(packed).by_trajectory(packed.split_steps)
+        blocks = pack_given(trajectories, self.spaces).blocks(_STEPS)
+        return [s for some in blocks for s in self.judge(some).by_trajectory(some.split_steps)]
 
     def optimality(self, packed: Trajectories) -> Tensor:
         """The score of each step, by networks in the precision that learners train with. (N,)"""

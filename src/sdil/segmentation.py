@@ -17,6 +17,7 @@ PENALTY = 0.5
 """By how much a cut must lower the squared error of the score to be made; its range is [-1, 1]."""
 _BLOCK = 64  # steps that are gone through before starts are forgotten
 _NEAR = 1e-7  # costs that may be equal but for rounding
+_MEANS = 128  # of a last piece, for each of which the best start is found
 
 
 def segments_of(scores: StepScores) -> list[Segment]:
@@ -64,7 +65,7 @@ def change_points(values: Array, penalty: float = PENALTY) -> Array:
             reached[known + i] = best[stop] = cost[at]
         if len(starts) > enough and stops[-1] < len(values):
             starts = starts[_may_be_best(starts, reached - square[starts], total[starts], values)]
-            enough = 2 * len(starts) + _BLOCK  # looking through them costs their square
+            enough = 2 * len(starts) + _BLOCK  # looking through them has its price
     points = []
     at = int(came_from[-1])
     while at > 0:
@@ -79,18 +80,23 @@ def _may_be_best(starts: Array, constant: Array, total: Array, values: Array) ->
     With a piece from s on, of mean m, all steps so far cost `constant[s] + 2 m total[s] - s m^2`
     and something that is the same for all s; more values add the same to all. A start is kept
     where it comes within `_NEAR` of the least, so that rounding and equals decide as they would.
+    It is held against those that cost least for some of `_MEANS` means, and not against all, which
+    would be the square of K where all of them are worth keeping: too many may stay, never too few.
     """
-    curvature = starts - starts[:, None]  # of a row's cost less a column's, as a function of m
-    older = curvature > 0  # than the column
+    lowest, highest = values.min(), values.max()
+    means = np.linspace(lowest, highest, _MEANS)[:, None]
+    rivals = np.unique((constant + 2 * means * total - means**2 * starts).argmin(1))
+    curvature = starts[rivals] - starts[:, None]  # of a row's cost less a rival's, over m
+    older = curvature > 0  # than the rival
     safe = np.where(curvature == 0, 1, curvature)
-    middle = -(total[:, None] - total) / safe
-    inside = middle**2 - (constant[:, None] - constant - _NEAR) / safe
+    middle = -(total[:, None] - total[rivals]) / safe
+    inside = middle**2 - (constant[:, None] - constant[rivals] - _NEAR) / safe
     reach = np.sqrt(np.maximum(inside, 0.0))
     left, right = middle - reach, middle + reach
     # against newer ones it is the better between two means, against older ones it is the worse
     nowhere = inside < 0
-    low = np.where(older, np.where(nowhere, np.inf, left), values.min()).max(1)
-    high = np.where(older, np.where(nowhere, -np.inf, right), values.max()).min(1)
+    low = np.where(older, np.where(nowhere, np.inf, left), lowest).max(1)
+    high = np.where(older, np.where(nowhere, -np.inf, right), highest).min(1)
     worse = (curvature < 0) & ~nowhere
     left, right = np.where(worse, left, np.inf), np.where(worse, right, -np.inf)
     order = left.argsort(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -172,6 +173,37 @@ class Trajectories(Sequence[Trajectory]):
             terminated=self.terminated[chosen],
             ids=tuple(self.ids[i] for i in chosen),
             groups=tuple(self.groups[i] for i in chosen),
+        )
+
+    def blocks(self, steps: int) -> list[Trajectories]:
+        """Trajectories one after the other, about so many steps at a time, each block over its own
+        part of the flat arrays; all of them as one where they lie in another order or apart."""
+        rows = self.lengths + self.has_final
+        together = (np.diff(self.first_row) == rows[:-1]).all()
+        if self.n_steps <= steps or not (together and (np.diff(self.first_step) > 0).all()):
+            return [self]
+        number = (np.cumsum(self.lengths) - 1) // steps  # of the block in which each ends
+        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(self)]
+        return [self._part(first, last) for first, last in pairwise(edges)]
+
+    def _part(self, first: int, last: int) -> Trajectories:
+        """These consecutive trajectories over their own part of the flat arrays."""
+        some = self[first:last]
+        row, step = int(some.first_row[0]), int(some.first_step[0])
+        end_row = int(some.first_row[-1] + some.lengths[-1] + some.has_final[-1])
+        end_step = int(some.first_step[-1] + some.lengths[-1])
+        return Trajectories(
+            observations=self.observations[row:end_row],
+            actions=self.actions[step:end_step],
+            rewards=self.rewards[step:end_step],
+            first_row=some.first_row - row,
+            first_step=some.first_step - step,
+            lengths=some.lengths,
+            has_final=some.has_final,
+            has_rewards=some.has_rewards,
+            terminated=some.terminated,
+            ids=some.ids,
+            groups=some.groups,
         )
 
     @property

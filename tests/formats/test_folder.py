@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import zlib
 from pathlib import Path
 
 import gymnasium as gym
@@ -359,6 +361,31 @@ def test_what_does_not_lie_in_its_place_is_read_episode_by_episode(writable, cha
         (place / "sdil.json").write_text(json.dumps(about))
     assert load_demonstrations(place) == demos
     assert slowly == ([change])
+
+
+@pytest.mark.parametrize("kind", ["crc32", "sha256"])
+def test_files_are_read_at_once_by_the_checksums_of_this_version_and_the_one_before(
+    writable, kind, monkeypatch
+):
+    place, demos, _ = writable
+    about = json.loads((place / "sdil.json").read_text())
+    noted = about["checksums"]
+    data = "noisy-v0/data/main_data.hdf5"
+    assert noted[data] == f"crc32:{zlib.crc32((place / data).read_bytes()):08x}"
+    if kind == "sha256":
+        of_sets = [file for file in noted if "-v0/" in file]
+        noted |= {f: hashlib.sha256((place / f).read_bytes()).hexdigest() for f in of_sets}
+        del noted["sdil.json"]
+        noted["sdil.json"] = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        (place / "sdil.json").write_text(json.dumps(about))
+    with monkeypatch.context() as patch:
+        patch.delattr(folder_module, "read_datasets")
+        assert load_demonstrations(place) == demos
+    content = bytearray((place / data).read_bytes())
+    content[int(np.load(place / "noisy-v0/places.npy")[0, 1])] ^= 1  # a digit of an observation
+    (place / data).write_bytes(content)
+    with pytest.raises(InputError, match="the data is not what was written"):
+        load_demonstrations(place)
 
 
 @pytest.fixture

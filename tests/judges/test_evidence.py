@@ -407,3 +407,14 @@ def test_the_play_of_people_in_one_kitchen(monkeypatch):
     assert cell["moving steps"] > 0.83
     assert cell["random span"] > 0.9
     assert cell["segments"] > 0.6
+
+
+def test_a_set_that_is_scored_in_blocks_is_scored_as_a_whole(judge, demos, monkeypatch):
+    whole = judge.score(demos.noisy)
+    monkeypatch.setattr("sdil.judging._STEPS", 50)
+    assert len(demos.noisy.blocks(50)) > 3
+    parts = judge.score(demos.noisy)
+    assert len(parts) == len(whole) == len(demos.noisy)
+    np.testing.assert_allclose(all_of(parts), all_of(whole), atol=1e-9)
+    np.testing.assert_allclose(all_of(parts, "quality"), all_of(whole, "quality"), atol=1e-6)
+    assert [s.parts.keys() for s in parts] == [s.parts.keys() for s in whole]

@@ -98,7 +98,7 @@ def read_at(
     None where the file is too short for them, or the arrays are: then they hold anything.
     """
     try:
-        raw = np.memmap(file, np.uint8, "r")
+        raw = np.asarray(np.memmap(file, np.uint8, "r"))  # whose own parts are slow to make
     except (OSError, ValueError):  # missing, or empty
         return None
     length, *begin = places.T

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -112,7 +113,7 @@ def write_about(folder: Path, about: dict[str, Any]) -> None:
     for name in _SETS:
         for file in _files(name):
             if (folder / file).exists():
-                about[_CHECKSUMS][file] = _digest_of(folder / file)
+                about[_CHECKSUMS][file] = _checksum_of(folder / file)
     about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
     write_json(folder / _ABOUT, about)
 
@@ -160,11 +161,11 @@ def _read_at_once(
         read = read_at_once(sets, spaces)
         if read is None or not len(read[0]):
             return None
-        for name, trajectories in zip(_SETS, read, strict=True):
-            check_values(trajectories, spaces, name)
+        demos = Demonstrations(read[0], read[1], spaces)
+        check_values(demos.all, spaces, "whole")  # they share their arrays: at once
     except (InputError, MemoryError, ValueError):
         return None
-    return Demonstrations(read[0], read[1], spaces)
+    return demos
 
 
 def _known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) -> Array | None:
@@ -179,11 +180,14 @@ def _known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) 
 
 def _is_as_written(folder: Path, about: dict[str, Any], file: str, noted: Notes) -> bool:
     """Whether a file of a set has the checksum that was noted; an empty set needs none."""
+    if not noted.episodes:
+        return True
+    written = str(about[_CHECKSUMS].get(file))
+    kind = "crc32" if written.startswith("crc32:") else "sha256"  # of earlier versions
     try:
-        digest = _digest_of(folder / file) if noted.episodes else None
+        return written == _checksum_of(folder / file, kind)
     except OSError:
         return False
-    return not noted.episodes or about[_CHECKSUMS].get(file) == digest
 
 
 def load_truth(folder: str | Path) -> Truth | None:
@@ -311,10 +315,12 @@ def _digest_of_the_rest(about: dict[str, Any]) -> str:
     return _digest(json.dumps(plain, sort_keys=True).encode())
 
 
-def _digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _checksum_of(path: Path, kind: str = "crc32") -> str:
+    """Of all bytes of a file of a set. CRC-32 misses no flipped bit and no damaged run of up to
+    four bytes, other damage once in four thousand million times, in a third of SHA-256's time."""
+    content = np.memmap(path, np.uint8, "r") if path.stat().st_size else b""
+    return _digest(content) if kind == "sha256" else f"crc32:{zlib.crc32(content):08x}"
 
 
-def _digest(content: bytes) -> str:
+def _digest(content: bytes | Array) -> str:
     return hashlib.sha256(content).hexdigest()

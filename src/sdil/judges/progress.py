@@ -20,7 +20,7 @@ from sdil.windows import STEPS_IN_CACHE, DistinctStates, Windows
 REACH = 2  # it is looked at over so many steps to either side
 SOFTNESS = 0.2  # of the minimum over waypoints, in lengths of a clean demonstration
 WAYPOINTS = 64
-_STATES = 16  # whose pairs with all waypoints fit into the cache of a processor
+_STATES = 32  # whose pairs with all waypoints fit into the cache of a processor
 
 
 class Progress(nn.Module):

@@ -1,12 +1,15 @@
 """Judging and scoring beyond one process: many data sets, or one that is cut by its episodes.
 
-A task names folders, never data, so that it travels to any machine that sees them. A score depends
-on its own episode and on the judge alone, so parts together say what the whole says. Tasks run in
-local processes or on a Ray cluster, as studies do; answers come back in the order of the tasks.
+A task names folders, never data, so that it travels to any machine that sees them, with a
+fingerprint of what lay in them: a worker that finds something else there says so, and one that
+keeps what it read before keeps it by that. A score depends on its own episode and on the judge
+alone, so parts together say what the whole says. Tasks run in local processes or on a Ray cluster,
+as studies do; answers come back in the order of the tasks.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +23,8 @@ import numpy as np
 from sdil.algorithms import load_judging, make_judge
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.formats.folder import load_demonstrations
+from sdil.formats.folder import describe, load_demonstrations
+from sdil.judging import FittedJudge
 from sdil.policy import Policy
 from sdil.scores import StepScores
 from sdil.studies.runners import TRIES, join_ray
@@ -28,6 +32,7 @@ from sdil.studies.runners import TRIES, join_ray
 Which = Literal["clean", "noisy"]
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+_OF_A_JUDGE = ("judge.json", "policy.json", ".safetensors")  # ends of file names
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -52,6 +57,8 @@ class Scoring:
     first: int
     last: int
     """One past the last of them."""
+    fingerprints: tuple[str, str]
+    """Of the judge and of the data, when the set was cut."""
 
 
 def judge_data(task: Judging) -> str:
@@ -64,36 +71,52 @@ def judge_data(task: Judging) -> str:
 
 
 def score_part(task: Scoring) -> list[StepScores]:
-    """What the judge says of these episodes."""
-    chosen = getattr(_demonstrations(task.data), task.which)
-    return _judging(task.judge).score(chosen[task.first : task.last])
+    """What the judge says of these episodes; InputError where another judge or data lies there."""
+    now = fingerprint_of_judge(task.judge), fingerprint_of_data(task.data)
+    for folder, was, found in zip((task.judge, task.data), task.fingerprints, now, strict=True):
+        if was != found:
+            raise InputError(f"{folder}: it changed after the set was cut; cut it again")
+    chosen = getattr(_demonstrations(task.data, now[1]), task.which)
+    return _judging(task.judge, now[0]).score(chosen[task.first : task.last])
+
+
+def fingerprint_of_data(folder: str) -> str:
+    """What `sdil.json` says that it is; an earlier version's says nothing, and is read whole."""
+    return describe(folder)["fingerprint"] or load_demonstrations(folder).fingerprint()
+
+
+def fingerprint_of_judge(folder: str) -> str:
+    """Of the files that a judgement, or a run, is loaded from."""
+    kept = sorted(p for p in Path(folder).glob("*") if p.name.endswith(_OF_A_JUDGE))
+    whole = hashlib.sha256()
+    for path in kept:
+        whole.update(f"{path.name} {path.stat().st_size} ".encode() + path.read_bytes())
+    return whole.hexdigest()
 
 
 @lru_cache(1)
-def _demonstrations(folder: str) -> Demonstrations:
+def _demonstrations(folder: str, fingerprint: str) -> Demonstrations:
     return load_demonstrations(folder)
 
 
 @lru_cache(1)
-def _judging(folder: str) -> Any:
-    judge = load_judging(folder)
-    if isinstance(judge, Policy) and judge.judge is None:
-        raise InputError(f"{folder}: its learner judges no steps")
-    return judge
+def _judging(folder: str, fingerprint: str) -> FittedJudge | Policy:
+    return load_judging(folder)
 
 
 def cut_by_episodes(judge: str | Path, data: str | Path, which: Which, parts: int) -> list[Scoring]:
     """At most so many tasks of about as many steps each, in the order of the episodes."""
     if parts < 1:
         raise InputError(f"a set is cut into at least 1 part, not {parts}")
-    lengths = getattr(_demonstrations(str(data)), which).lengths
+    where = str(Path(judge).absolute()), str(Path(data).absolute())
+    found = fingerprint_of_judge(where[0]), fingerprint_of_data(where[1])
+    lengths = getattr(_demonstrations(where[1], found[1]), which).lengths
     if not len(lengths):
         return []
     reached = np.cumsum(lengths) / lengths.sum()
     inner = np.searchsorted(reached, np.arange(1, parts) / parts) + 1
     edges = np.unique([0, *inner.tolist(), len(lengths)]).tolist()
-    where = str(Path(judge).absolute()), str(Path(data).absolute())
-    return [Scoring(*where, which, a, b) for a, b in pairwise(edges)]
+    return [Scoring(*where, which, a, b, found) for a, b in pairwise(edges)]
 
 
 def in_processes(
@@ -119,16 +142,17 @@ def in_processes(
 
 
 def on_a_cluster(
-    work: Callable[[Task], Answer], tasks: Sequence[Task], address: str
+    work: Callable[[Task], Answer], tasks: Sequence[Task], address: str, workers: int | None = None
 ) -> Iterator[Answer]:
-    """A Ray cluster whose machines see the same folders: its address, "auto" or "local"."""
+    """A Ray cluster whose machines see the same folders: its address, "auto" or "local", which
+    starts one here, of so many workers."""
     try:
         import ray
     except ImportError:
         raise InputError("--ray needs Ray: pip install 'sdil[ray]'") from None
     here = not ray.is_initialized()
     if here:
-        join_ray(ray, address)
+        join_ray(ray, address, workers)
     try:
         remote = ray.remote(num_cpus=1, max_retries=TRIES - 1)(work)
         for running in [remote.remote(task) for task in tasks]:

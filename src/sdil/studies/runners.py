@@ -202,11 +202,14 @@ def on_ray(address: str) -> Run:
     return run
 
 
-def join_ray(ray: Any, address: str) -> None:
-    """Connect to a cluster, or start one here; its workers have one thread each."""
+def join_ray(ray: Any, address: str, workers: int | None = None) -> None:
+    """Connect to a cluster, or start one here ("local") of so many workers, by default as many as
+    there are processors; they have one thread each."""
     paths = os.pathsep.join(p for p in sys.path if p)  # workers find the package that we found
     settings = {"env_vars": dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": paths}}
-    more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    more: dict[str, Any] = {}
+    if address == "local":
+        more = {"include_dashboard": False, "num_cpus": workers}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of Ray's own coming defaults
