@@ -388,6 +388,30 @@ def test_files_are_read_at_once_by_the_checksums_of_this_version_and_the_one_bef
         load_demonstrations(place)
 
 
+def test_a_set_that_the_hdf5_library_wrote_is_read_at_once(writable, monkeypatch):
+    """As versions before wrote them: headers of the newest kind, between the arrays."""
+    place, demos, _ = writable
+    file, places = (place / "noisy-v0" / n for n in ("data/main_data.hdf5", "places.npy"))
+    with h5py.File(file, "r") as data:
+        held = [{n: (a[()], dict(g.attrs)) for n, a in g.items()} for g in data.values()]
+    names = ("observations", "actions", "rewards", "terminations", "truncations")
+    with h5py.File(file, "w", track_order=True, libver="latest") as data:
+        where = []
+        for i in range(len(held)):
+            group = data.create_group(f"episode_{i}")
+            number = next(h for h in held if h["actions"][1]["id"] == i)
+            for name in names:
+                group[name] = number[name][0]
+            group.attrs.update(number["actions"][1])
+            offsets = [group[name].id.get_offset() for name in names[:4]]
+            where.append([len(group["actions"]), *offsets])
+    np.save(places, np.array(where))
+    about = json.loads((place / "sdil.json").read_text())
+    folder_module.write_about(place, about)
+    monkeypatch.setattr(folder_module, "read_datasets", None)  # episode by episode
+    assert load_demonstrations(place) == demos
+
+
 @pytest.fixture
 def writable(small, tmp_path):
     folder, demos, truth = small

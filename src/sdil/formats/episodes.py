@@ -3,74 +3,159 @@
 Minari finds what it expects: a group for each episode, five data sets in it. Each of these lies in
 the file in one piece, and `places.npy` beside it says where, so that we read without opening them:
 some hundred thousand objects. Whoever reads that way must know that the file is what was written.
+
+    superblock | observations, actions, rewards, terminations, truncations of 0 | of 1 | headers
+
+The arrays are appended as episodes come; HDF5's headers follow when all are there (`hdf5_headers`),
+and the superblock, without which it is no HDF5 file yet, comes last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import BytesIO
+from math import prod
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from sdil.spaces import Array, Spaces, element_shape
+from sdil.formats.hdf5_headers import SUPERBLOCK, Repeated, make_headers
+from sdil.spaces import Array, Spaces, element_shape, element_type
 from sdil.trajectories import Trajectories, Trajectory
 
 PLACES = "places.npy"
 """(E, 5) integers: of each episode its length, and at which byte of the file its observations,
 actions, rewards and terminations begin."""
 FILE = Path("data", "main_data.hdf5")
+_BUFFER = 1 << 20  # bytes that are gathered before the system is asked to write them
 
 
-def write_episodes(trajectories: Trajectories, file: Path) -> Array:
+def write_episodes(trajectories: Trajectories, spaces: Spaces, file: Path) -> Array:
     """Write all episodes into a new HDF5 file as Minari does; their places."""
-    import h5py
-
-    with h5py.File(file, "w", track_order=True, libver="latest") as storage:
-        for i, t in enumerate(trajectories):
-            write_episode(storage, i, t)
-        return find_places(storage, len(trajectories))
+    with EpisodeFile(file, spaces) as storage:
+        for t in trajectories:
+            storage.append(t)
+        return storage.finish()
 
 
-def write_episode(file: Any, at: int, t: Trajectory) -> None:
-    """Write an episode in Minari's layout; arrays as one piece, which is quick to write and read.
+class EpisodeFile:
+    """A file that episodes are appended to; HDF5 once it is finished.
 
     What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
     last observation twice where the final one is unknown.
     """
-    from h5py import h5a, h5d, h5g, h5s, h5t
 
-    steps, seen = len(t), t.observations
-    if not t.has_final_observation:
-        seen = np.concatenate([seen, seen[-1:]])
-    ends = np.zeros(steps, bool)
-    ends[-1] = True
-    arrays = {
-        "observations": seen,
-        "actions": t.actions,
-        "rewards": np.full(steps, np.nan) if t.rewards is None else t.rewards,
-        "terminations": ends & t.terminated,
-        "truncations": ends & (not t.terminated),
-    }
-    group = h5g.create(file.id, f"episode_{at}".encode())
-    for name, array in arrays.items():  # h5py's lower half: twice as quick for small arrays
-        values = np.ascontiguousarray(array)
-        kind, shape = h5t.py_create(values.dtype, logical=True), h5s.create_simple(values.shape)
-        h5d.create(group, name.encode(), kind, shape).write(h5s.ALL, h5s.ALL, values)
-    scalar = h5s.create(h5s.SCALAR)
-    for name, number in (("id", at), ("total_steps", steps)):  # the last: now it is whole
-        h5a.create(group, name.encode(), h5t.NATIVE_INT64, scalar).write(np.array(number, np.int64))
+    def __init__(self, path: Path, spaces: Spaces, lengths: list[int] | None = None) -> None:
+        """A new file, or one with episodes of these lengths, to go on with; what follows is cut."""
+        self.lengths = lengths or []
+        seen, done = spaces.observation, spaces.action
+        self._kinds: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] = (
+            ("observations", element_type(seen), element_shape(seen)),
+            ("actions", element_type(done), element_shape(done)),
+            ("rewards", np.dtype(np.float64), ()),
+            ("terminations", np.dtype(bool), ()),
+            ("truncations", np.dtype(bool), ()),
+        )
+        self._file = path.open("r+b" if self.lengths else "w+b", _BUFFER)
+        if self.lengths:
+            end = int(self._layout()[1])
+            if self._file.seek(0, 2) < end:
+                self._file.close()
+                raise EOFError(f"{path} is shorter than what was noted")
+            self._file.truncate(end)
+            self._file.seek(end)
+        else:
+            self._file.write(bytes(SUPERBLOCK))
 
+    def __enter__(self) -> EpisodeFile:
+        return self
 
-def find_places(file: Any, episodes: int) -> Array:
-    """Where the first so many episodes of an opened file lie; -1 for what takes no room."""
-    names = ("observations", "actions", "rewards", "terminations")
-    places = np.zeros((episodes, 5), np.int64)
-    for i in range(episodes):
-        group = file[f"episode_{i}"]
-        begin = [group[name].id.get_offset() for name in names]
-        places[i] = len(group["terminations"]), *(-1 if at is None else at for at in begin)
-    return places
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def append(self, t: Trajectory) -> None:
+        """Write one more episode."""
+        steps = len(t)
+        ends = np.zeros((2, steps), bool)
+        ends[0 if t.terminated else 1, -1] = True
+        (_, seen, _), (_, done, _), *_ = self._kinds
+        missing = None if t.has_final_observation else t.observations[-1:]
+        rewards = np.full(steps, np.nan) if t.rewards is None else t.rewards
+        self._put(seen, t.observations, missing)
+        self._put(done, t.actions)
+        self._put(np.dtype(np.float64), rewards)
+        self._put(np.dtype(bool), ends)  # both lie side by side
+        self.lengths.append(steps)
+
+    def _put(self, number: np.dtype[Any], *arrays: Array | None) -> None:
+        """Append arrays, and zeros up to the next multiple of eight bytes."""
+        size = 0
+        for array in arrays:
+            if array is not None:
+                values = np.ascontiguousarray(array, number)
+                size += values.nbytes
+                if values.nbytes:
+                    self._file.write(values.data)
+        if size % 8:
+            self._file.write(bytes(-size % 8))
+
+    def read_again(self) -> Iterator[list[Array]]:
+        """The five arrays of each episode that was there from the beginning, in order."""
+        begin, end = self._layout()
+        for length, places in zip(list(self.lengths), begin.tolist(), strict=True):
+            arrays = []
+            for i, (place, (_, number, shape)) in enumerate(zip(places, self._kinds, strict=True)):
+                whole = (length + (i == 0), *shape)
+                self._file.seek(max(place, 0))
+                content = self._file.read(number.itemsize * prod(whole))
+                arrays.append(np.frombuffer(content, number).reshape(whole))
+            yield arrays
+        self._file.seek(end)
+
+    def flush(self) -> None:
+        """Hand all episodes so far to the system."""
+        self._file.flush()
+
+    def finish(self) -> Array:
+        """Make an HDF5 file of it; the places of its episodes."""
+        begin, end = self._layout()
+        length = np.array(self.lengths, np.int64)
+        data = [
+            Repeated(name, number, shape, length + (name == "observations"), begin[:, i])
+            for i, (name, number, shape) in enumerate(self._kinds)
+        ]
+        numbers = np.arange(len(length))
+        superblock, headers = make_headers(
+            [f"episode_{i}" for i in range(len(length))],
+            data,
+            {"id": numbers, "total_steps": length},
+            end,
+        )
+        self._file.writelines(headers)
+        self._file.seek(0)
+        self._file.write(superblock)
+        self._file.flush()
+        return np.column_stack([length, begin[:, :4]])
+
+    def _layout(self) -> tuple[Array, int]:
+        """At which byte each array of each episode begins (E, 5), -1 for what takes no room, and
+        where the next episode would begin."""
+        length = np.array(self.lengths, np.int64).reshape(-1, 1)
+        rows = length + (np.arange(5) == 0)
+        sizes = rows * [number.itemsize * prod(shape) for _, number, shape in self._kinds]
+        room = sizes + -sizes % 8
+        room[:, 3] = sizes[:, 3]  # terminations and truncations lie side by side
+        room[:, 4] = sizes[:, 4] + -sizes[:, 3:].sum(1) % 8
+        ends = SUPERBLOCK + np.cumsum(room).reshape(room.shape)
+        begin = np.where(sizes > 0, ends - room, -1)
+        return begin, int(ends[-1, -1]) if len(ends) else SUPERBLOCK
 
 
 def read_places(content: bytes, episodes: int) -> Array | None:

@@ -248,7 +248,7 @@ def origin_of(folder: str | Path) -> Origin | None:
 def size_on_disk(demos: Demonstrations) -> int:
     """At most how many bytes a folder of these demonstrations takes.
 
-    An episode is a group of small HDF5 data sets, some 2 kB of them whatever it holds.
+    An episode is a group of small HDF5 data sets, some 1 kB of headers whatever it holds.
     """
     everything = demos.all
     steps, episodes = everything.n_steps, len(everything)

@@ -5,8 +5,8 @@ a checksum of that. Asked for the same again after a stop of any kind, the check
 work goes on there or begins anew; the new folder appears when it is whole.
 
     .mine.importing/
-      importing.json                 what was asked for, how many episodes are done, their checksum
-      clean-v0/data/main_data.hdf5   in Minari's layout
+      importing.json                 what was asked for, which episodes are done, their checksum
+      clean-v0/data/main_data.hdf5   their arrays; HDF5 in Minari's layout once the set is whole
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from sdil.files import (
     set_aside,
     write_json,
 )
-from sdil.formats.episodes import FILE, PLACES, find_places, write_episode
+from sdil.formats.episodes import FILE, PLACES, EpisodeFile
 from sdil.formats.folder import FORMAT_VERSION, write_about
 from sdil.formats.minari import Notes
 from sdil.formats.origin import Numbered
@@ -86,10 +86,11 @@ def import_source(
         if state is None:
             shutil.rmtree(work, ignore_errors=True)
             require_room(out, size)
-            state = _State(hashlib.sha256(_opening(reading.spaces)), {}, {}, 0)
+            state = _State(hashlib.sha256(_opening(reading.spaces)), {})
         resumed = state.done
         for name, positions in zip(_SETS, (clean, noisy), strict=True):
             _write_set(reading, work, name, positions, state, request, on_progress)
+        notes = {name: state.sets[name].notes for name in _SETS}
         about = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -97,14 +98,13 @@ def import_source(
             "origin": {"imported": f"{reading.source.format} {reading.source.location}"},
             "spaces": reading.spaces.to_json(),
             **reading.origin().to_json(),
-            **{name: state.notes[name].to_json() for name in _SETS},
+            **{name: notes[name].to_json() for name in _SETS},
             "fingerprint": state.digest.hexdigest(),
             "checksums": {},
         }
         write_about(work, about)
-        (work / _JOURNAL).unlink()
+        (work / _JOURNAL).unlink(missing_ok=True)
         _take_place(work, out)
-    notes = state.notes
     return ImportedFolder(
         out,
         {name: notes[name].episodes for name in _SETS},
@@ -115,16 +115,48 @@ def import_source(
 
 
 @dataclass
+class _Set:
+    """The episodes of a set that are written: what is to be noted of them."""
+
+    ids: list[str] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    without_rewards: list[int] = field(default_factory=list)
+    without_final: list[int] = field(default_factory=list)
+
+    def add(self, t: Trajectory) -> None:
+        if t.rewards is None:
+            self.without_rewards.append(len(self.ids))
+        if not t.has_final_observation:
+            self.without_final.append(len(self.ids))
+        self.ids.append(t.id)
+        self.groups.append(t.group)
+        self.lengths.append(len(t))
+
+    @property
+    def notes(self) -> Notes:
+        return Notes(
+            episodes=len(self.ids),
+            steps=sum(self.lengths),
+            ids=self.ids,
+            groups=self.groups,
+            without_rewards=self.without_rewards,
+            without_final_observation=self.without_final,
+        )
+
+
+@dataclass
 class _State:
     """How far an import came."""
 
     digest: Any
     """Of all that was written so far, as `Demonstrations.fingerprint` has it."""
-    notes: dict[str, Notes]
-    """Of sets that are whole."""
-    held: dict[str, list[Trajectory]]
-    """Of each set that was begun: its episodes, without their numbers."""
-    done: int
+    sets: dict[str, _Set]
+    """Those that were begun."""
+
+    @property
+    def done(self) -> int:
+        return sum(len(each.ids) for each in self.sets.values())
 
 
 def _write_set(
@@ -139,34 +171,38 @@ def _write_set(
     """Write the episodes of a set that are not written yet, and then what Minari says of it."""
     clean, noisy, _ = reading.sets
     total = len(clean) + len(noisy)
-    if name not in state.held:
+    if name not in state.sets:
         state.digest.update(b"set")
-    before = state.held.setdefault(name, [])
-    with _opened(work, name) as file:
+    written = state.sets.setdefault(name, _Set())
+    done = state.done
+    path = work / f"{name}-v0" / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with EpisodeFile(path, reading.spaces, list(written.lengths)) as file:
         noted = time.monotonic()
         try:
-            for at in range(len(before), len(positions)):
+            for position in positions[len(written.ids) :]:
                 try:
-                    t = reading.read_one(positions[at])
+                    t = reading.read_one(position)
                 except InputError:  # it must be mended, or chosen from differently
                     shutil.rmtree(work, ignore_errors=True)
                     raise
-                write_episode(file, at, t)
+                file.append(t)
                 update_digest(state.digest, t)
-                before.append(_outline(t))
-                state.done += 1
+                written.add(t)
+                done += 1
                 if on_progress is not None:
-                    on_progress(state.done, total)
+                    on_progress(done, total)
                 if time.monotonic() - noted > _SECONDS:
-                    _note(file, work, request, reading, name, state)
+                    _note(file, work, request, reading, state)
                     noted = time.monotonic()
-        finally:  # Ctrl-C, a full disk: what is written stays
+        except BaseException:  # Ctrl-C, a full disk: what is written stays
             if work.exists():
-                _note(file, work, request, reading, name, state)
-        if before:
-            np.save(work / f"{name}-v0" / PLACES, find_places(file, len(before)))
-    state.notes[name] = _notes_of(before)
-    _write_metadata(work, name, reading.spaces, state.notes[name])
+                _note(file, work, request, reading, state)
+            raise
+        places = file.finish()
+    if written.ids:
+        np.save(work / f"{name}-v0" / PLACES, places)
+    _write_metadata(work, name, reading.spaces, written.notes)
 
 
 def update_digest(digest: Any, t: Trajectory) -> None:
@@ -181,56 +217,18 @@ def _opening(spaces: Spaces) -> bytes:
     return repr((spaces.observation, spaces.action)).encode()
 
 
-def _outline(t: Trajectory) -> Trajectory:
-    """An episode of the same length, name and kind whose numbers take no memory."""
-    steps = len(t)
-    rows = np.broadcast_to(np.float32(0), (len(t.observations),))
-    return Trajectory(
-        rows,
-        np.broadcast_to(np.float32(0), (steps,)),
-        None if t.rewards is None else np.broadcast_to(np.float64(0), (steps,)),
-        t.terminated,
-        t.id,
-        t.group,
-    )
-
-
-def _notes_of(episodes: Sequence[Trajectory]) -> Notes:
-    return Notes(
-        episodes=len(episodes),
-        steps=sum(map(len, episodes)),
-        ids=[t.id for t in episodes],
-        groups=[t.group for t in episodes],
-        without_rewards=[i for i, t in enumerate(episodes) if t.rewards is None],
-        without_final_observation=[
-            i for i, t in enumerate(episodes) if not t.has_final_observation
-        ],
-    )
-
-
-def _note(file: Any, work: Path, request: str, reading: Reading, name: str, state: _State) -> None:
+def _note(file: EpisodeFile, work: Path, request: str, reading: Reading, state: _State) -> None:
     """Write down how far it came."""
     file.flush()
-    episodes = state.held[name]
     write_json(
         work / _JOURNAL,
         {
             "request": request,
-            "set": name,
-            "sets": {k: v.to_json() for k, v in {**state.notes, name: _notes_of(episodes)}.items()},
+            "sets": {name: vars(each) for name, each in state.sets.items()},
             "frames": {k: v.to_json() for k, v in reading.frames.items()},
             "digest": state.digest.hexdigest(),
         },
     )
-
-
-def _opened(work: Path, name: str) -> Any:
-    """The HDF5 file of a set, to append to."""
-    import h5py
-
-    file = work / f"{name}-v0" / FILE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return h5py.File(file, "a", track_order=True, libver="latest")
 
 
 def _write_metadata(work: Path, name: str, spaces: Spaces, notes: Notes) -> None:
@@ -264,20 +262,15 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
         said = read_json(work / _JOURNAL, what="an import")
         if said["request"] != request:
             return None
-        spaces = reading.spaces
-        state = _State(hashlib.sha256(_opening(spaces)), {}, {}, 0)
+        state = _State(hashlib.sha256(_opening(reading.spaces)), {})
         for name in _SETS:
             if name not in said["sets"]:
                 break
-            notes = Notes.from_json(said["sets"][name])
             state.digest.update(b"set")
-            state.held[name] = []
-            for t in _written(work, name, notes):
+            state.sets[name] = written = _Set()
+            for t in _written(work, name, _Set(**said["sets"][name]), reading.spaces):
                 update_digest(state.digest, t)
-                state.held[name].append(_outline(t))
-                state.done += 1
-            if name != said["set"]:
-                state.notes[name] = notes
+                written.add(t)
         if state.digest.hexdigest() != said["digest"]:
             return None
         reading.frames.update({k: Numbered.from_json(v) for k, v in said["frames"].items()})
@@ -286,22 +279,20 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
         return None
 
 
-def _written(work: Path, name: str, notes: Notes) -> Iterator[Trajectory]:
-    """The episodes of a set that are noted as written; what came after them is removed."""
-    no_rewards, no_final = set(notes.without_rewards), set(notes.without_final_observation)
-    with _opened(work, name) as file:
-        for extra in [k for k in file if int(k.removeprefix("episode_")) >= notes.episodes]:
-            del file[extra]
-        for at in range(notes.episodes):
-            group = file[f"episode_{at}"]
-            actions = group["actions"][()]
+def _written(work: Path, name: str, noted: _Set, spaces: Spaces) -> Iterator[Trajectory]:
+    """The episodes of a set that are noted as written."""
+    if not noted.ids:
+        return
+    no_rewards, no_final = set(noted.without_rewards), set(noted.without_final)
+    with EpisodeFile(work / f"{name}-v0" / FILE, spaces, list(noted.lengths)) as file:
+        for at, (seen, done, rewards, ends, _) in enumerate(file.read_again()):
             yield Trajectory(
-                group["observations"][: len(actions) + (at not in no_final)],
-                actions,
-                None if at in no_rewards else group["rewards"][()],
-                bool(group["terminations"][-1]),
-                notes.ids[at],
-                notes.groups[at],
+                seen[: len(done) + (at not in no_final)],
+                done,
+                None if at in no_rewards else rewards,
+                bool(ends[-1]),
+                noted.ids[at],
+                noted.groups[at],
             )
 
 

@@ -8,7 +8,7 @@ the last one twice. The notes say which episodes these are, so writing and readi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from reprlib import repr as short
@@ -73,7 +73,7 @@ class Notes:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a JSON file."""
-        return asdict(self)
+        return {field.name: getattr(self, field.name) for field in fields(Notes)}
 
     @staticmethod
     def from_json(noted: Mapping[str, Any]) -> Notes:
@@ -106,7 +106,7 @@ def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> N
     )
     storage.update_metadata({"dataset_id": folder.name, "minari_version": __version__})
     if len(trajectories):
-        np.save(folder / PLACES, write_episodes(trajectories, folder / FILE))
+        np.save(folder / PLACES, write_episodes(trajectories, spaces, folder / FILE))
         storage.update_metadata({"total_steps": notes.steps, "total_episodes": notes.episodes})
         storage.update_metadata({"dataset_size": storage.get_size()})
     MinariDataset(folder / "data")  # Minari itself must be able to open what we wrote

@@ -94,8 +94,13 @@ class Picked:
         """Lay an episode's features side by side into `out` (rows, width)."""
         column = 0
         for part in self.parts:
-            array = values[part.feature.name]
-            flat = array.reshape(len(array), -1)[: len(out)]
+            array = values[part.feature.name][: len(out)]
+            kind = array.dtype
+            if array.ndim == part.width == 1 and (kind.kind == "f" or kind.itemsize < 8):
+                out[:, column] = array  # a column of a table: there may be hundreds
+                column += 1
+                continue
+            flat = array.reshape(len(array), -1)
             if part.entries is not None:
                 flat = flat[:, list(part.entries)]
             to = out[:, column : column + part.width]

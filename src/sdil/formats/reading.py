@@ -276,17 +276,21 @@ def _check_lengths(
     recorded: Recorded, observation: Picked, action: Picked, where: str
 ) -> tuple[int, int]:
     """How many actions and observations an episode has; every feature agrees."""
+    lengths: dict[str, int] = {}
     for part in (*observation.parts, *action.parts):
-        values = recorded.values.get(part.feature.name)
+        feature = part.feature
+        values = recorded.values.get(feature.name)
         if values is None:
-            raise InputError(f"{where}: {part.feature.name} is missing")
-        if values.shape[1:] != part.feature.shape:
+            raise InputError(f"{where}: {feature.name} is missing")
+        length, *shape = values.shape
+        if tuple(shape) != feature.shape:
             raise InputError(
-                f"{where}: {part.feature.name} has shape {values.shape[1:]} per step, but "
-                f"{part.feature.shape} elsewhere in the data set"
+                f"{where}: {feature.name} has shape {tuple(shape)} per step, but "
+                f"{feature.shape} elsewhere in the data set"
             )
-    steps = {n: len(recorded.values[n]) for n in action.features}
-    rows = {n: len(recorded.values[n]) for n in observation.features if n not in steps}
+        lengths[feature.name] = length
+    steps = {n: lengths[n] for n in action.features}
+    rows = {n: lengths[n] for n in observation.features if n not in steps}
     count = min(steps.values())
     if max(steps.values()) > count:
         raise InputError(f"{where}: actions differ in length: {_told(steps)}")

@@ -35,25 +35,28 @@ def load_rows(connection: Any, location: str, table: str | None, scratch: Path) 
     path = Path(location)
     files = files_of(path)
     with clear_sql(where):
-        if files and str(files[0]).lower().endswith(_PARQUET):
-            origin = f"read_parquet({_listed(files)}, union_by_name = true, filename = 'sdil_file')"
-        elif files and str(files[0]).lower().endswith(_CSV):
-            # all of it is looked at for types: a first page of whole numbers proves nothing
-            origin = (
-                f"read_csv({_listed(files)}, union_by_name = true, filename = 'sdil_file', "
-                "sample_size = -1)"
-            )
-        else:
+        if not files or not str(files[0]).lower().endswith((*_CSV, *_PARQUET)):
             _attach(connection, path, table)
             return
         if table is not None:
             raise InputError(f"{where}: a table is named, but this is a file with one only")
+        # all of a CSV is looked at for types: a first page of whole numbers proves nothing
+        parquet = str(files[0]).lower().endswith(_PARQUET)
+        how, options = ("read_parquet", "") if parquet else ("read_csv", ", sample_size = -1")
+        if len(files) == 1:  # `union_by_name` looks at all of it once more
+            called = quoted_text(_called(files[0], path))
+            connection.execute(
+                f"CREATE TABLE rows AS SELECT *, {called} AS sdil_file, {_EXTRA} "
+                f"FROM {how}({_listed(files)}{options})"
+            )
+            return
         connection.execute("CREATE TABLE files (place VARCHAR, called VARCHAR)")
-        called = [(str(f), _called(f, path)) for f in files]
-        connection.executemany("INSERT INTO files VALUES (?, ?)", called)
+        names = [(str(f), _called(f, path)) for f in files]
+        connection.executemany("INSERT INTO files VALUES (?, ?)", names)
         connection.execute(
             "CREATE TABLE rows AS SELECT given.* REPLACE (files.called AS sdil_file), "
-            f"{_EXTRA} FROM {origin} AS given JOIN files ON given.sdil_file = files.place"
+            f"{_EXTRA} FROM {how}({_listed(files)}{options}, union_by_name = true, "
+            "filename = 'sdil_file') AS given JOIN files ON given.sdil_file = files.place"
         )
 
 

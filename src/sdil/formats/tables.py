@@ -113,7 +113,7 @@ class TableSource:
             columns = ", ".join(_fetched(self._columns.get(n), n) for n in wanted)
             query = f"SELECT {columns} FROM steps WHERE rowid >= {first} AND rowid < {stop}"
             with clear_sql(f"{self.location}: episode {self.episodes[index].id}"):
-                got = self._connection.execute(query + " ORDER BY rowid").fetchnumpy()
+                got = self._connection.execute(query).fetchnumpy()
             held.clear()
             held.update(first=first, last=stop, values=got)
         begin = held["first"]
@@ -153,6 +153,8 @@ def open_table(
     try:
         connection.execute(f"SET temp_directory = {quoted_text(scratch / 'spill')}")
         connection.execute("SET autoinstall_known_extensions = false")
+        # rows come as they were put in, so that a block of them need not be sorted again
+        connection.execute("SET preserve_insertion_order = true")
         load_rows(connection, str(location), table, scratch)
         shown = without_password(str(location)) if is_server(str(location)) else str(location)
         opened = _describe(connection, shown, where, episode, time)
@@ -288,9 +290,8 @@ def _times(
     """Gaps and duplicates of time: a sentence for each, and what refuses an episode."""
     if order is None:
         return [], {}
-    got = connection.execute(
-        f"SELECT {quoted_name(order)} AS t, {_ROW} AS r FROM steps ORDER BY rowid"
-    ).fetchnumpy()
+    query = f"SELECT {quoted_name(order)} AS t, {_ROW} AS r FROM steps"  # as they were put in
+    got = connection.execute(query).fetchnumpy()
     times, rows = np.asarray(got["t"]), got["r"]
     within = np.ones(max(0, len(times) - 1), bool)  # of one episode, as the row before
     within[edges[1:-1] - 1] = False
