@@ -14,6 +14,7 @@ from sdil.judges.hearing import (
     AGREES,
     APART,
     MANY,
+    PLENTY,
     UNANCHORED,
     UNHARMED,
     Ground,
@@ -88,21 +89,27 @@ class Gathering:
         return ground.heard(step_level(name, ground.groups, beside=bool(self.heard)))
 
     def _refuse_strangers(self) -> None:
-        """A signal that knows no aim and neither rates clean steps above noisy ones nor agrees with
-        the others on noisy ones is about something else: whoever goes straight to a wrong place is
-        efficient. Of few clean groups, agreement alone does not speak for it where signals are
-        heard that know the aim."""
+        """A signal that neither rates clean steps above noisy ones nor agrees with the others on
+        noisy ones is about something else: whoever goes straight to a wrong place is efficient, and
+        where demonstrations end may be nowhere in particular. Of a signal that knows the aim only
+        plenty of clean groups can say so; of few, agreement alone does not speak for one that does
+        not, where others are heard that do."""
         clean, noisy = self._acting
-        few = len(np.unique(self.material.group[clean])) < MANY
-        aimed = few and bool({"progress", "value"} & set(self.heard))
-        for name in UNANCHORED:
-            if name not in self.heard or len(self.heard) < 2:
-                continue
+        groups = len(np.unique(self.material.group[clean]))
+        while len(self.heard) > 1:
             told = {n: self.told[n][noisy] for n in self.heard}
-            agrees = not aimed and agreement_with_others(name, told) >= AGREES
-            if not agrees and separation(self.told[name][clean], told[name]) < APART:
-                self.heard.remove(name)
-                self.final.strangers[STEP_SIGNALS.index(name)] = True
+            agreement = {
+                name: agreement_with_others(name, told)
+                for name in self.heard
+                if name in UNANCHORED or (name != "likelihood" and groups >= PLENTY)
+                if separation(self.told[name][clean], told[name]) < APART
+            }
+            stranger = min(agreement, key=lambda name: agreement[name], default=None)
+            aimed = groups < MANY and bool({"progress", "value"} & set(self.heard))
+            if stranger is None or (agreement[stranger] >= AGREES and not aimed):
+                return
+            self.heard.remove(stranger)
+            self.final.strangers[STEP_SIGNALS.index(stranger)] = True
 
     def _find_consensus(self) -> None:
         """Clones of both sets, noisy steps by what is thought of them by now; of real actions twice
