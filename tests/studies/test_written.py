@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields as fields_of
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,28 @@ def test_one_clear_complaint(tmp_path, old, new, said):
     assert old in GOOD
     with pytest.raises(InputError, match=said):
         read(tmp_path, GOOD.replace(old, new))
+
+
+def test_a_preset_and_what_differs_from_it(tmp_path):
+    file, head = tmp_path / "presets.toml", 'tasks = "fourrooms"\nclean = 3\n'
+    learner = '[[learners]]\nlearner = "{}"\npreset = "{}"\nfields = {{ n_skills = 3 }}\n'
+    file.write_text(
+        'tasks = "fourrooms"\nclean = 3\n' + learner.format("sdil", "paper-without-adv")
+    )
+    asked = dict(read_written(file).entries[0].cell.fields)
+    preset = SDIL.presets()["paper-without-adv"]
+    paper = {f.name: getattr(preset, f.name) for f in fields_of(SDIL)}
+    assert asked["n_skills"] == 3
+    assert asked["adv_weight"] == 0.0
+    assert {name: paper[name] for name in asked if name != "n_skills"} == {
+        name: value for name, value in asked.items() if name != "n_skills"
+    }
+    file.write_text(head + learner.format("sdil", "lavish"))
+    with pytest.raises(InputError, match=r"preset: sdil: there are paper, .*, not 'lavish'"):
+        read_written(file)
+    file.write_text(head + learner.format("bc", "paper"))
+    with pytest.raises(InputError, match=r"preset: bc: it has none, not 'paper'"):
+        read_written(file)
 
 
 def test_no_file_and_no_learners(tmp_path):

@@ -134,19 +134,26 @@ class Sources:
         return self._named(name, self.judges, "judge")
 
     def preset_of(self, learner: str, preset: str) -> dict[str, Any]:
-        """The fields that a named configuration (a class method such as `paper`) sets."""
+        """The fields that a named configuration (of its class method `presets`) sets."""
         module, name = self._homes()[learner]
-        for node in self._class(module, name).body:
-            if isinstance(node, ast.FunctionDef) and node.name == preset:
-                made = node.body[-1]
-                assert isinstance(made, ast.Return)
-                assert isinstance(made.value, ast.Call)
-                fields = {k.arg: _value(k.value) for k in made.value.keywords if k.arg}
-                for before in made.value.args:  # replace(cls.paper(), ...)
-                    assert isinstance(before, ast.Call)
-                    assert isinstance(before.func, ast.Attribute)
-                    fields = self.preset_of(learner, before.func.attr) | fields
-                return fields
+        node = self._class(module, name)
+        methods = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+
+        def fields_of(made: ast.expr | None) -> dict[str, Any]:
+            """Of `cls.paper()`, `cls(...)` or `replace(cls.paper(), ...)`."""
+            assert isinstance(made, ast.Call)
+            own = {k.arg: _value(k.value) for k in made.keywords if k.arg}
+            if isinstance(made.func, ast.Attribute):
+                last = methods[made.func.attr].body[-1]
+                assert isinstance(last, ast.Return)
+                return fields_of(last.value) | own
+            for before in made.args:
+                own = fields_of(before) | own
+            return own
+
+        for name, made in _presets(node).items():
+            if name == preset:
+                return fields_of(made)
         raise InputError(f"{learner} has no preset {preset!r}")
 
     def _named(self, name: str, known: list[str], what: Literal["learner", "judge"]) -> Written:
@@ -165,7 +172,7 @@ class Sources:
                 {k: _hint(v.annotation) for k, v in fields.items()},
                 {k: _value(v.value) for k, v in of_class.items()},
                 (ast.get_docstring(self._class(module, class_name)) or "").partition("\n")[0],
-                _presets(self._class(module, class_name)),
+                tuple(_presets(self._class(module, class_name))),
             )
         return self._written[name]
 
@@ -314,14 +321,14 @@ def _assignments(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
     }
 
 
-def _presets(node: ast.ClassDef) -> tuple[str, ...]:
-    """The names that its class method `presets` gives a dictionary of."""
+def _presets(node: ast.ClassDef) -> dict[str, ast.expr]:
+    """What its class method `presets` gives a dictionary of, by name."""
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == "presets":
             (given,) = (n.value for n in ast.walk(item) if isinstance(n, ast.Return))
             assert isinstance(given, ast.Dict)
-            return tuple(_value(key) for key in given.keys)
-    return ()
+            return {_value(k): made for k, made in zip(given.keys, given.values, strict=True)}
+    return {}
 
 
 def _is_class_variable(item: ast.AnnAssign) -> bool:

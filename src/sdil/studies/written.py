@@ -122,7 +122,7 @@ class _Reader:
             place = f"learners[{i}]"
             if not isinstance(one, dict):
                 self._complain(place, "[[learners]] with `learner = ...` is needed")
-            keys = ("row", "learner", "fields", "setting", "judge", "judge_fields")
+            keys = ("row", "learner", "preset", "fields", "setting", "judge", "judge_fields")
             self._only(one, keys, f"{place}.")
             name = one.get("learner")
             if name not in self.sources.learners and not is_import_path(name):
@@ -132,7 +132,7 @@ class _Reader:
             if setting not in _SETTINGS:
                 self._complain(f"{place}.setting", f"one of {_SETTINGS} is needed")
             judging = self._judging(one, name, place)
-            for fields in self._fields(one.get("fields", {}), name, place):
+            for fields in self._fields(one, name, place):
                 varied = [k for k, v in one.get("fields", {}).items() if isinstance(v, list)]
                 row = str(one.get("row", name))
                 row += "".join(f", {k} {dict(fields)[k]}" for k in varied)
@@ -157,16 +157,28 @@ class _Reader:
             self._complain(f"{place}.judge", str(error))
         return judging
 
-    def _fields(self, written: Any, learner: str, place: str) -> list[tuple[tuple[str, Any], ...]]:
-        """Every combination of the values given for a learner's fields."""
+    def _fields(
+        self, one: Mapping[str, Any], learner: str, place: str
+    ) -> list[tuple[tuple[str, Any], ...]]:
+        """Every combination of the values given for a learner's fields, over those of a preset."""
+        written: Any = one.get("fields", {})
         if not isinstance(written, dict):
             self._complain(f"{place}.fields", "a table such as { hidden = 128 } is needed")
         for name, values in written.items():
             if values == []:
                 self._complain(f"{place}.fields", f"{name}: at least one value is needed")
+        usual: dict[str, Any] = {}
+        if "preset" in one:
+            own = is_import_path(learner)  # its class is not read, but imported
+            known = () if own else self.sources.learner(learner).presets
+            if one["preset"] not in known:
+                there_are = f"there are {', '.join(known)}" if known else "it has none"
+                self._complain(f"{place}.preset", f"{learner}: {there_are}, not {one['preset']!r}")
+            usual = self.sources.preset_of(learner, one["preset"])
         lists = [v if isinstance(v, list) else [v] for v in written.values()]
         made = [
-            sorted_fields(dict(zip(written, values, strict=True))) for values in product(*lists)
+            sorted_fields(usual | dict(zip(written, values, strict=True)))
+            for values in product(*lists)
         ]
         for fields in made:
             try:
