@@ -22,7 +22,7 @@ import tyro
 import sdil
 from common.report import begin, finish, markdown, measure_all, paired_interval
 from sdil.algorithms import make_judge
-from sdil.curation import By
+from sdil.choosing import By
 
 CLEAN, ALL, CURATED = "BC, clean", "BC, clean + all noisy", "BC, clean + curated noisy"
 WAYS = {"reward": "greedy", "reward_without_circles": "without-circles"}

@@ -23,7 +23,8 @@ import sdil
 from common.report import Target, begin, finish, markdown, measure_all
 from human_play import KITCHENS, cut
 from judging import collect
-from sdil.curation import By, Curated
+from sdil.choosing import By
+from sdil.curation import Curated
 from sdil.evaluation.helped import Helped
 from sdil.networks.cross_fitting import Folds, cross_fit
 from sdil.training import TEMPERATURES

@@ -59,7 +59,8 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "algorithms": BASE | {"networks", "skills", "judges", "algorithms"},
     "evaluation": BASE | {"evaluation", "networks", "curation"},
     "tasks": BASE | {"tasks", "formats", "truth", "evaluation.rollout"},
-    "curation": BASE,
+    "choosing": BASE,
+    "curation": BASE | {"choosing"},
     "checkpoints": BASE | {"evaluation.scores"},
     "arguments": BASE | {"algorithms"},
     "runs": BASE | {"arguments", "checkpoints", "algorithms", "formats", "judges.fitted"},
@@ -80,6 +81,7 @@ MAY_SEE = {  # `truth` is not among what everything is written in: no learner or
     "cli": BASE
     | {
         "__version__",
+        "choosing",
         "curation",
         "formats",
         "networks",

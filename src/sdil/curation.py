@@ -1,8 +1,7 @@
 """Cleaner data out: which steps of a set to keep, and the episodes that are left of it.
 
-Demonstrations and step scores in, demonstrations out; no files. What is kept or dropped is a whole
-stretch of steps about equally good, a whole episode, or a single step, by threshold or by share;
-or it was chosen by hand. Runs of kept steps become episodes.
+Demonstrations and step scores in, demonstrations out; no files. Which steps are chosen is in
+`choosing.py`; runs of them become episodes.
 """
 
 from __future__ import annotations
@@ -10,22 +9,30 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from sdil.choosing import (
+    By,
+    GoodShareLike,
+    SetName,
+    check_scores,
+    choose_by_fold,
+    choose_stretches,
+    refuse_unknown,
+    selected_steps,
+    stretches_of,
+    values_of,
+    why_all_of,
+)
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.scores import StepScores
-from sdil.segmentation import segments_of
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories, Trajectory
 
-SetName = Literal["noisy", "clean"]
-By = Literal["segment", "episode", "step"]
-SELECTION_FORMAT, SELECTION_VERSION = "sdil-selection", 1
 SHORTEST = 2
 BENDS = (
     "single steps are kept by how good each is: that bends how often actions occur, and what is "
@@ -36,17 +43,6 @@ BENDS = (
 
 class NothingKeptError(InputError):
     """A rule by which nothing would be left."""
-
-
-class GoodShareLike(Protocol):
-    """The estimated share of good noisy steps, and between which it lies."""
-
-    @property
-    def point(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
 
 
 class CrossJudgedLike(Protocol):
@@ -70,10 +66,6 @@ class ByFold:
     """What each step would weigh. (folds, noisy steps)"""
     kept: Array | None
     """Which would have been chosen; None where that cannot be told. (folds, noisy steps)"""
-
-
-SURELY = 0.75
-"""At least so much of a set is good, and it may all be: then no threshold drops anything of it."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +166,7 @@ def curate(
     told without them.
     """
     original = demos.noisy if which == "noisy" else demos.clean
-    _check(original, scores, which)
+    check_scores(original, scores, which)
     rules = [rule for rule in (keep_above, keep_share, selection) if rule is not None]
     if len(rules) > 1 or not (rules or weights):
         raise InputError("give one of keep_above, keep_share and selection")
@@ -186,13 +178,13 @@ def curate(
         raise InputError(f"by is segment, episode or step, not {by!r}")
     by_rule = keep_above is not None or keep_share is not None
     if by_rule or weights:
-        _refuse_unknown(scores, by if by_rule else None, weights, unknown)
+        refuse_unknown(scores, by if by_rule else None, weights, unknown)
     why_all = None
     if by_rule:
-        stretches, values = _values(by, scores)
-        chosen = _chosen(stretches, values, keep_above, keep_share)
+        stretches, values = values_of(by, scores)
+        chosen = choose_stretches(stretches, values, keep_above, keep_share)
         if keep_above is not None and which == "noisy":
-            why_all = _why_all(good_share)
+            why_all = why_all_of(good_share)
         if why_all is not None:
             chosen = np.ones_like(chosen)
             warnings.warn(why_all, stacklevel=2)
@@ -203,7 +195,7 @@ def curate(
         kept = [np.ones(length, bool) for length in original.lengths]
         if selection is not None:
             kept, min_length = selected_steps(selection, demos, which), 1
-        values, stretches = np.empty(0), _stretches_of(kept)
+        values, stretches = np.empty(0), stretches_of(kept)
     of_steps = [np.asarray(s.optimality, np.float64) for s in scores]
     told = "step" not in unknown and any(o.any() for o in of_steps)
     weighing = [(1 + o) / 2 for o in of_steps] if told else None
@@ -213,7 +205,7 @@ def curate(
         of_folds = cross_judged.good.astype(np.float64)
         by_steps = by_rule and by != "episode" and why_all is None
         rule = (keep_above, keep_share) if by_steps else None
-        by_fold = ByFold(cross_judged.fold, of_folds, _chosen_by_fold(of_folds, stretches, rule))
+        by_fold = ByFold(cross_judged.fold, of_folds, choose_by_fold(of_folds, stretches, rule))
     if weights:
         assert weighing is not None
         whole = [(at, 0, len(mask)) for at, mask in enumerate(kept)]
@@ -258,155 +250,6 @@ def curate(
         why_all=why_all,
         by_fold=by_fold,
     )
-
-
-def _chosen_by_fold(
-    good: Array, stretches: Array, rule: tuple[float | None, float | None] | None
-) -> Array | None:
-    """Which steps the same rule chooses of the same stretches by each fold's word. (K, N)"""
-    if rule is None:
-        return None
-    starts = np.cumsum(stretches) - stretches
-    means = np.add.reduceat(2 * good - 1, starts, axis=1) / stretches
-    return np.stack([np.repeat(_chosen(stretches, values, *rule), stretches) for values in means])
-
-
-def selected_steps(
-    selection: Mapping[str, Any], demos: Demonstrations, which: SetName
-) -> list[Array]:
-    """The steps that a selection names, per episode of the set (T,), after checking all of it."""
-    if not isinstance(selection, Mapping) or selection.get("format") != SELECTION_FORMAT:
-        raise InputError(f"selection: it is not one, its format should be {SELECTION_FORMAT!r}")
-    if selection.get("version") != SELECTION_VERSION:
-        raise InputError(
-            f"selection: version {selection.get('version')!r} is not the one this sdil reads "
-            f"({SELECTION_VERSION}); download it again from a report of this version"
-        )
-    if selection.get("fingerprint") != demos.fingerprint():
-        raise InputError(
-            "selection: it was made for other demonstrations (the fingerprints differ); "
-            "give those the report was made of, or make the report again"
-        )
-    original = demos.noisy if which == "noisy" else demos.clean
-    at = {name: i for i, name in enumerate(original.ids)}
-    kept = [np.zeros(length, bool) for length in original.lengths]
-    segments = selection.get("segments")
-    if not isinstance(segments, list):
-        raise InputError("selection: it has no list of segments")
-    for number, segment in enumerate(segments):
-        where = f"selection, segment {number}"
-        try:
-            group, name = segment["set"], segment["episode"]
-            start, stop = segment["start"], segment["stop"]
-        except (KeyError, TypeError):
-            raise InputError(f"{where}: it needs set, episode, start and stop") from None
-        if group != which:
-            raise InputError(f"{where}: it is of the {group} set, but the {which} one is curated")
-        if name not in at:
-            raise InputError(f"{where}: the {which} set has no episode {name!r}")
-        mask = kept[at[name]]
-        whole = all(isinstance(x, int) and not isinstance(x, bool) for x in (start, stop))
-        if not (whole and 0 <= start < stop <= len(mask)):
-            raise InputError(
-                f"{where}: steps {start} to {stop} do not lie in episode {name!r}, "
-                f"which has {len(mask)}"
-            )
-        if mask[start:stop].any():
-            raise InputError(f"{where}: it overlaps another segment of episode {name!r}")
-        mask[start:stop] = True
-    return kept
-
-
-def _check(original: Trajectories, scores: Sequence[StepScores], which: str) -> None:
-    if not len(original):
-        raise InputError(f"there are no {which} episodes to curate")
-    for of_steps in ([s.optimality for s in scores], [_quality(s) for s in scores]):
-        if [len(values) for values in of_steps] != original.lengths.tolist():
-            raise InputError(
-                f"the scores do not fit the {which} set: give judge.score(demos.{which})"
-            )
-        for name, given in zip(original.ids, of_steps, strict=True):
-            values = np.asarray(given)
-            good = (values >= -1) & (values <= 1)  # NaN is neither
-            if not good.all():
-                step = int(np.argmin(good))
-                raise InputError(
-                    f"{which} set, episode {name!r}, step {step}: the score is {values[step]}; "
-                    "scores lie in [-1, 1], give what judge.score returned"
-                )
-
-
-def _quality(scores: StepScores) -> Array:
-    return scores.optimality if scores.quality is None else scores.quality
-
-
-def _refuse_unknown(
-    scores: Sequence[StepScores], by: By | None, weights: bool, unknown: Mapping[str, str]
-) -> None:
-    """Raise where the judge does not answer what is asked. `by` None: no rule asks anything."""
-    asked = {"step"} if weights else set()
-    if by is not None:
-        asked.add("episode" if by == "episode" else "step")
-    for question in sorted(asked):
-        if question in unknown:
-            other, way = _OTHERWISE[question]
-            more = "" if weights or other in unknown else f'; by="{way}" asks another question'
-            raise InputError(f"the judge does not answer this: {unknown[question]}{more}")
-        of_steps = [s.optimality if question == "step" else _quality(s) for s in scores]
-        if not any(np.any(values) for values in of_steps):
-            raise InputError("the scores say nothing: all of them are 0")
-
-
-_OTHERWISE = {"step": ("episode", "episode"), "episode": ("step", "segment")}
-"""The other question, and the way of curating that asks it."""
-
-
-def _why_all(share: GoodShareLike | None) -> str | None:
-    """Why nothing of the noisy set is dropped; None where a threshold may."""
-    if share is None or share.high < 1.0 or share.low < SURELY:
-        return None
-    return (
-        f"the noisy set cannot be told from a good one ({share.point:.0%} good, {share.low:.0%} to "
-        f"{share.high:.0%}): nothing is dropped"
-    )
-
-
-def _values(by: By, scores: Sequence[StepScores]) -> tuple[Array, Array]:
-    """How long each stretch is that is kept or dropped whole, and its score. (U,) each"""
-    if by == "step":
-        values = np.concatenate([s.optimality for s in scores])
-        return np.ones(len(values), np.int64), values  # in their own precision
-    if by == "episode":
-        of_steps = np.concatenate([_quality(s) for s in scores])
-        lengths = np.array([len(s.optimality) for s in scores])
-    else:
-        of_steps = np.concatenate([s.optimality for s in scores])
-        lengths = np.array([part.stop - part.start for s in scores for part in segments_of(s)])
-    starts = np.cumsum(lengths) - lengths
-    means = np.add.reduceat(of_steps.astype(np.float64), starts) / lengths
-    return lengths, means.astype(of_steps.dtype)  # as the scores are stored, and compared
-
-
-def _chosen(lengths: Array, values: Array, above: float | None, share: float | None) -> Array:
-    """Which stretches are kept. (U,)"""
-    if above is not None:
-        if not -1 <= above <= 1:
-            raise InputError(f"keep_above lies in [-1, 1] as scores do, not {above}")
-        return np.asarray(values >= above)
-    assert share is not None
-    if not 0 < share <= 1:
-        raise InputError(f"keep_share lies in (0, 1], not {share}")
-    order = np.argsort(-values, kind="stable")
-    reached = np.cumsum(lengths[order]) >= round(share * int(lengths.sum()))
-    chosen = np.zeros(len(values), bool)
-    chosen[order[: int(np.argmax(reached)) + 1]] = True  # the one that reaches it is the last
-    return chosen
-
-
-def _stretches_of(kept: Sequence[Array]) -> Array:
-    """How long the runs of chosen steps are and those between them, episode by episode."""
-    edges = [[0, *(np.flatnonzero(np.diff(mask)) + 1).tolist(), len(mask)] for mask in kept]
-    return np.array([b - a for of_episode in edges for a, b in pairwise(of_episode)])
 
 
 def _piece(

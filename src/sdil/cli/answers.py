@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from sdil.arguments import data_of_run, read_run
+from sdil.choosing import GoodShareLike
 from sdil.cli.console import plain
-from sdil.curation import GoodShareLike
 from sdil.demonstrations import Demonstrations
 from sdil.formats.data import is_source, with_choices
 from sdil.formats.recognise import parse_address

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 
+from sdil.choosing import By
 from sdil.cli.console import (
     check_seed,
     parse,
@@ -22,7 +23,7 @@ from sdil.cli.console import (
     show,
 )
 from sdil.cli.exporting import TO_HELP, frames_of, prepare
-from sdil.curation import SHORTEST, By, Curated
+from sdil.curation import SHORTEST, Curated
 from sdil.curation import curate as keep_what_is_good
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError

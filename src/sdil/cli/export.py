@@ -11,11 +11,12 @@ import numpy as np
 import tyro
 
 from sdil.algorithms import load_judging
+from sdil.choosing import By, GoodShareLike
 from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
 from sdil.cli.console import parse, plain, print_json
 from sdil.cli.exporting import TO_HELP, Exporting, Written, prepare
 from sdil.cli.health import health_for, print_health, refuse_unhealthy
-from sdil.curation import SHORTEST, By, GoodShareLike, NothingKeptError, curate
+from sdil.curation import SHORTEST, NothingKeptError, curate
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.rollout import check_spaces

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sdil.choosing import By
 from sdil.cli.console import progress
-from sdil.curation import By
 from sdil.errors import InputError
 from sdil.formats.answers import Answered
 from sdil.formats.data import origin_of
