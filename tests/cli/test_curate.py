@@ -185,10 +185,28 @@ def test_it_says_whether_it_helped(curate, capsys, monkeypatch):
     noted = json.loads((out / "curated.json").read_text())["helped"]
     assert noted["sentence"] in text
     assert f"recommended: clean {'alone' if noted['recommended'] == 'clean' else '+ '}" in text
-    assert (noted["groups"], noted["folds"], noted["seed"]) == (12, 5, 3)
+    assert (noted["groups"], noted["folds"], noted["seed"]) == (12, 10, 3)
+    if noted["recommended"] == "weighted":
+        assert f"(--weights --power {noted['power']:g})" in text
     curate("--keep-share", 0.5, "--seed", 3, "--json", out="again")
     assert json.loads(capsys.readouterr().out)["helped"] == noted
     sdil.load_demonstrations(out)  # as it was written
+
+
+def test_weights_are_sharpened_by_a_power(curate, capsys):
+    plain, sharp = (
+        curate("--weights", "--power", power, "--no-check", out=f"power-{power}")
+        for power in (1.0, 2.0)
+    )
+    by_power = [
+        duckdb.sql(f"SELECT weight FROM '{out / 'scores.parquet'}'").fetchnumpy()["weight"]
+        for out in (plain, sharp)
+    ]
+    assert (by_power[0] < 1).any()  # clean steps weigh 1
+    np.testing.assert_allclose(by_power[1], by_power[0] ** 2, rtol=1e-5)
+    assert json.loads((sharp / "curated.json").read_text())["power"] == 2.0
+    curate("--weights", "--power", 0.0, out="never", code=2)
+    assert "power must be above 0" in capsys.readouterr().err
 
 
 def test_the_check_can_be_left_out(curate, capsys, monkeypatch):
