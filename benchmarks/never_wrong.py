@@ -64,6 +64,9 @@ def main(folder: Path = Path("studies"), json: Path | None = None) -> None:
         every += cells
         print(f"**{way}**, reward x100, {len(cells)} cells\n")
         print(markdown(("noisy set", "clean", OURS, *RIVALS), [line(c) for c in cells]), "\n")
+        print(f"**{way}**, mean over numbers of clean demonstrations\n")
+        noises = list(dict.fromkeys(c.noise for c in cells))
+        print(markdown(("learner", *noises, "mean"), summary(cells, noises)), "\n")
         targets += verdicts(way, cells)
     sepsis = results["never-wrong"]
     for at in sepsis.points("sepsis"):
@@ -104,6 +107,18 @@ def line(c: Cell) -> list[str]:
         mark = " **worse**" if high < WORSE else ""
         shown.append(f"{value:+.1f} ({low:+.1f} to {high:+.1f}){mark}")
     return shown
+
+
+def summary(cells: list[Cell], noises: list[str]) -> list[list[str]]:
+    """What each learner earns on each noisy set, and on all."""
+    lines = []
+    for row in (*RIVALS, OURS):
+        means = [
+            np.mean([np.mean(list(c.rewards[row].values())) for c in cells if c.noise == noise])
+            for noise in noises
+        ]
+        lines.append([row, *(f"{100 * mean:.1f}" for mean in (*means, np.mean(means)))])
+    return lines
 
 
 def verdicts(way: str, cells: list[Cell]) -> list[Target]:
