@@ -192,7 +192,8 @@ def curate(
         )
     written = []
     if exporting is not None:
-        answers = exporting.answer(sets, scores, {which: curated.kept})
+        weighed = {which: curated.weights} if weights else {}
+        answers = exporting.answer(sets, scores, {which: curated.kept}, weighed)
         written = exporting.write(lambda _: answers, curated=not weights)
     if not as_json:
         _show(curated, summary, weights)
