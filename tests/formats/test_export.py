@@ -61,6 +61,7 @@ FORMATS = {
     "d4rl": ("door.hdf5", layouts.write_d4rl),
     "zarr": ("push.zarr", layouts.write_zarr),
     "minari": ("door-v0", layouts.write_minari),
+    "minari-arrow": ("drawer-v0", lambda p: layouts.write_minari(p, data_format="arrow")),
     "numpy": ("data.npz", layouts.write_numpy),
     "numpy-folder": ("runs", layouts.write_numpy_folder),
     "csv": ("steps.csv", lambda path: layouts.write_table(path, shuffle=True)),
