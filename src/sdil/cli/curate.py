@@ -192,8 +192,9 @@ def curate(
         )
     written = []
     if exporting is not None:
-        weighed = {which: curated.weights} if weights else {}
-        answers = exporting.answer(sets, scores, {which: curated.kept}, weighed)
+        answers = exporting.answer(
+            sets, scores, {which: curated.kept}, {which: curated.weights} if weights else {}
+        )
         written = exporting.write(lambda _: answers, curated=not weights)
     if not as_json:
         _show(curated, summary, weights)
