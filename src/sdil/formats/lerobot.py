@@ -35,6 +35,7 @@ from sdil.spaces import Array
 
 _TERMINATED = ("next.terminated", "terminated")
 _MOST_LISTED = 10
+_READ_AHEAD = 2_000_000  # bytes of row groups that are read at once
 _TABLES_KEPT = 2  # all columns for a curated set, and times beside them
 _GROUPS = ("operator", "operator_id", "collector", "annotator", "user", "sdil/source_episode")
 
@@ -209,18 +210,28 @@ class LeRobot:
         return self._kept["file"], self._kept["spans"]
 
     def _rows(self, path: Path, file: Any, first: int, last: int, wanted: list[str] | None) -> Any:
-        """Rows of a file; the row groups that they lie in are kept for the next episode."""
+        """Rows of a file; the row groups that they lie in are kept for the next episode.
+
+        LeRobot writes a row group for each episode, so that some of those that follow are read too.
+        """
         edges = self._kept["edges"]
-        low = int(np.searchsorted(edges, first, side="right")) - 1
-        high = int(np.searchsorted(edges, last, side="left"))
-        key = (low, high, None if wanted is None else tuple(wanted))
+        key = None if wanted is None else tuple(wanted)
         tables = self._kept.setdefault("tables", {})
-        if key not in tables:
+        begin, end, table = tables.get(key, (0, 0, None))
+        if table is None or not begin <= first <= last <= end:
+            low = int(np.searchsorted(edges, first, side="right")) - 1
+            high = int(np.searchsorted(edges, last, side="left"))
+            size = sum(file.metadata.row_group(i).total_byte_size for i in range(low, high))
+            while high < file.num_row_groups and size < _READ_AHEAD:
+                size += file.metadata.row_group(high).total_byte_size
+                high += 1
             while len(tables) >= _TABLES_KEPT:
                 del tables[next(iter(tables))]
             table = file.read_row_groups(list(range(low, high)), columns=wanted)
-            tables[key] = table if wanted is None else table.select(wanted)
-        return tables[key].slice(first - int(edges[low]), last - first)
+            table = table if wanted is None else table.select(wanted)
+            begin, end = int(edges[low]), int(edges[high])
+            tables[key] = begin, end, table
+        return table.slice(first - begin, last - first)
 
     def _column(self, table: Any, path: Path, row: Row, feature: Feature) -> Array:
         where = f"{path}: episode {row.index}: {feature.name}"
