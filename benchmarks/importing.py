@@ -4,10 +4,10 @@
 
 The same random walk, episodes of 200 steps, is written in each format into a temporary folder.
 A bare read brings every number into memory with the library that the format is read with, episode
-by episode where it keeps episodes apart (robomimic, ALOHA, Minari), and as tables and arrays where
-it does not. `sdil.read` makes demonstrations of it in memory; `sdil import` a folder of them. Each
-is the least of three, in turn, in seconds of processor time (of this process, system included), so
-that what else the machine does counts for nothing; the file is in the page cache.
+by episode where it keeps episodes apart (robomimic, ALOHA, Minari, LeRobot 2.1), and as tables and
+arrays where it does not. `sdil.read` makes demonstrations of it in memory; `sdil import` a folder
+of them. Each is the least of three, in turn, in seconds of processor time (of this process, system
+included), so that what else the machine does counts for nothing; the file is in the page cache.
 """
 
 from __future__ import annotations
@@ -203,7 +203,89 @@ def bare_table(path: Path) -> Any:
         return connection.execute(f"SELECT * FROM '{path}'").fetchnumpy()
 
 
+def _lerobot_tables(data: list[dict[str, Any]]) -> list[Any]:
+    """The rows of each episode as LeRobot 0.6 has them, without pictures."""
+    import pyarrow as pa
+
+    tables = []
+    for number, e in enumerate(data):
+        t, lists = np.arange(_LENGTH), {}
+        for name, key in (("observation.state", "state"), ("action", "action")):
+            values = e[key][:_LENGTH]
+            lists[name] = pa.FixedSizeListArray.from_arrays(values.reshape(-1), values.shape[1])
+        numbers = {"timestamp": (t / 50).astype(np.float32), "frame_index": t}
+        numbers |= {"episode_index": np.full(_LENGTH, number), "index": t + number * _LENGTH}
+        numbers |= {"task_index": np.zeros(_LENGTH, np.int64)}
+        tables.append(pa.table({**lists, **numbers}))
+    return tables
+
+
+def _write_lerobot_info(root: Path, data: list[dict[str, Any]], version: str, path: str) -> Path:
+    """`meta/info.json` for tables whose names follow this template."""
+    import json
+
+    widths = {"observation.state": data[0]["state"].shape[1], "action": data[0]["action"].shape[1]}
+    info = {
+        "codebase_version": version,
+        "fps": 50,
+        "data_path": path,
+        "features": {n: {"dtype": "float32", "shape": [w]} for n, w in widths.items()},
+    }
+    (root / "meta" / "info.json").write_text(json.dumps(info))
+    return root
+
+
+def write_lerobot_3(folder: Path, data: list[dict[str, Any]]) -> Path:
+    """A row group per episode, all of them in one file: LeRobot begins another at 100 MB."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    root, tables = folder / "lerobot", _lerobot_tables(data)
+    (root / "meta" / "episodes" / "chunk-000").mkdir(parents=True)
+    (root / "data" / "chunk-000").mkdir(parents=True)
+    path = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+    file = root / path.format(chunk_index=0, file_index=0)
+    with pq.ParquetWriter(file, tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    rows = [
+        {"episode_index": i, "length": _LENGTH, "data/chunk_index": 0, "data/file_index": 0}
+        for i in range(len(data))
+    ]
+    listed = root / "meta" / "episodes" / "chunk-000" / "file-000.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), listed)
+    return _write_lerobot_info(root, data, "v3.0", path)
+
+
+def write_lerobot_2(folder: Path, data: list[dict[str, Any]]) -> Path:
+    import pyarrow.parquet as pq
+
+    root = folder / "lerobot"
+    (root / "meta").mkdir(parents=True)
+    (root / "data" / "chunk-000").mkdir(parents=True)
+    path = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+    for i, table in enumerate(_lerobot_tables(data)):
+        pq.write_table(table, root / path.format(episode_chunk=0, episode_index=i))
+    lines = [f'{{"episode_index": {i}, "length": {_LENGTH}}}\n' for i in range(len(data))]
+    (root / "meta" / "episodes.jsonl").write_text("".join(lines))
+    return _write_lerobot_info(root, data, "v2.1", path)
+
+
+def bare_lerobot(path: Path) -> Any:
+    """Every column of every table as an array, with pyarrow, which LeRobot reads them with."""
+    import pyarrow.parquet as pq
+
+    read = []
+    for file in sorted((path / "data").rglob("*.parquet")):
+        columns = pq.read_table(file).combine_chunks().itercolumns()
+        whole = [c.chunk(0) for c in columns]
+        read.append([(c.flatten() if hasattr(c, "flatten") else c).to_numpy() for c in whole])
+    return read
+
+
 CASES = (
+    Case("LeRobot 3.0", write_lerobot_3, bare_lerobot),
+    Case("LeRobot 2.1", write_lerobot_2, bare_lerobot),
     Case("robomimic", write_robomimic, bare_robomimic),
     Case("ALOHA", write_aloha, bare_aloha),
     Case("D4RL", write_d4rl, bare_d4rl),

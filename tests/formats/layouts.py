@@ -115,7 +115,7 @@ def write_zarr(path, data=None, *, version=2, zipped=False):
     return path
 
 
-def write_minari(folder, data=None, *, layout="dict"):
+def write_minari(folder, data=None, *, layout="dict", data_format="hdf5"):
     import gymnasium as gym
     from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
@@ -136,6 +136,7 @@ def write_minari(folder, data=None, *, layout="dict"):
         Path(folder).absolute() / "data",
         observation_space=space,
         action_space=box["action"],
+        data_format=data_format,
         jpeg_encoding=layout == "image",
     )
     storage.update_metadata({"dataset_id": Path(folder).name, "minari_version": "0.5.4"})

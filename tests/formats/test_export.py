@@ -61,6 +61,7 @@ FORMATS = {
     "d4rl": ("door.hdf5", layouts.write_d4rl),
     "zarr": ("push.zarr", layouts.write_zarr),
     "minari": ("door-v0", layouts.write_minari),
+    "minari-arrow": ("drawer-v0", lambda p: layouts.write_minari(p, data_format="arrow")),
     "numpy": ("data.npz", layouts.write_numpy),
     "numpy-folder": ("runs", layouts.write_numpy_folder),
     "csv": ("steps.csv", lambda path: layouts.write_table(path, shuffle=True)),
@@ -202,6 +203,29 @@ def test_curate_writes_the_source_and_a_folder(robomimic, judge, tmp_path, capsy
     assert "say what to write" in capsys.readouterr().err
 
 
+def test_what_a_rule_leaves_out_weighs_nothing(robomimic, judge, tmp_path):
+    """With --weights all rows go out, and those that the rule does not choose with weight 0."""
+    data = f"{robomimic}?clean=better"
+    curate = ["curate", "judgement", "--data", data, "--no-check", "--weights"]
+    plain, ruled = tmp_path / "plain.hdf5", tmp_path / "ruled.hdf5"
+    assert run(*curate, "--to", f"same:{plain}") == 0
+    assert run(*curate, "--to", f"same:{ruled}", "--keep-share", "0.3") == 0
+    noisy, dropped = set(load_demonstrations(data).noisy.ids), 0
+    with h5py.File(plain) as old, h5py.File(ruled) as new:
+        for name, demo in new["data"].items():
+            weight, before = demo["sdil_weight"][()], old[f"data/{name}/sdil_weight"][()]
+            assert len(weight) == len(demo["actions"])
+            if name not in noisy:
+                assert (weight == 1).all()
+                continue
+            assert np.allclose(before, (1 + bad_middle(len(weight))) / 2)
+            left_out = weight == 0
+            dropped += left_out.sum()
+            assert np.array_equal(weight[~left_out], before[~left_out])
+    steps = load_demonstrations(data).noisy.n_steps
+    assert 0.6 * steps < dropped < steps
+
+
 def test_an_imported_folder_knows_its_source_even_when_that_was_moved(robomimic, tmp_path, capsys):
     options = ["--out", tmp_path / "demos", "--clean", "better"]
     assert run("import", robomimic, *options) == 0
@@ -298,6 +322,11 @@ def test_lerobot_takes_answers_in_its_own_ways(tmp_path, capsys):
     for kind in ("lerobot", "same"):
         assert run(*export, f"{kind}:{tmp_path / 'new'}") == 2
         assert "--to rabc, weights or episodes" in capsys.readouterr().err
+    theirs = lerobot_layouts.write_lerobot(tmp_path / "theirs")
+    for place, said in ((theirs, "so it was not written by this command"), (path, "not touched")):
+        assert run(*export, f"lerobot:{place}", "--curated", "--overwrite") == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+        assert len(open_source(place).episodes) == 4
     assert run(*export, "episodes", "--in-place") == 0
     query = f"SELECT \"sdil/quality\" FROM '{path}/meta/episodes/**/*.parquet'"
     qualities = [quality for (quality,) in duckdb.sql(query).fetchall()]

@@ -336,6 +336,16 @@ def test_what_cannot_be_written_is_refused(tmp_path):
         on_episode=lambda done, total: seen.append((done, total)),
     )
     assert seen == [(i, 5) for i in range(1, 6)]
+    (tmp_path / "link").symlink_to(tmp_path / "set")
+    with pytest.raises(InputError, match="is the data set itself"):
+        write_curated(source, answers, tmp_path / "link", overwrite=True)
+    theirs = VARIANTS["v3"](tmp_path / "theirs")
+    with pytest.raises(InputError, match=r"has no meta/sdil\.json, so it was not written by this"):
+        write_curated(source, answers, theirs, overwrite=True)
+    assert len(open_lerobot(theirs).episodes) == len(LENGTHS)
+    (tmp_path / "empty").mkdir()
+    write_curated(source, answers, tmp_path / "empty")
+    assert len(open_lerobot(tmp_path / "empty").episodes) == 5
     other = open_lerobot(write_lerobot(tmp_path / "other", lengths=(7, 5, 4, 6)))
     with pytest.raises(InputError, match="changed since"):
         write_curated(other, answers, tmp_path / "third")

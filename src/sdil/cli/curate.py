@@ -197,7 +197,9 @@ def curate(
         )
     written = []
     if exporting is not None:
-        answers = exporting.answer(sets, scores, {which: curated.kept})
+        answers = exporting.answer(
+            sets, scores, {which: curated.kept}, {which: curated.weights} if weights else {}
+        )
         written = exporting.write(lambda _: answers, curated=not weights)
     if not as_json:
         _show(curated, summary, weights)

@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sdil.choosing import By
 from sdil.cli.console import progress
 from sdil.errors import InputError
+from sdil.files import refuse_existing
 from sdil.formats.answers import Answered
 from sdil.formats.data import origin_of
 from sdil.formats.lerobot import LeRobot
@@ -71,14 +73,16 @@ class Exporting:
         sets: Mapping[str, Trajectories],
         scores: Mapping[str, Sequence[StepScores]],
         kept: Mapping[str, Sequence[Array]],
+        weights: Mapping[str, Sequence[Array]] = MappingProxyType({}),
     ) -> list[RowAnswer]:
-        """What is said of every row of the source; `kept` where somebody chose."""
+        """What is said of every row of the source; `kept` and `weights` where somebody chose."""
         told = [
             Answered(
                 episode,
                 scores[name][at],
                 self.origin.frames_of(episode, len(scores[name][at].optimality)),
                 None if name not in kept else kept[name][at],
+                None if name not in weights else weights[name][at],
             )
             for name, trajectories in sets.items()
             for at, episode in enumerate(trajectories.ids)
@@ -186,6 +190,10 @@ class Exporting:
             refuse_touching(place_of(self.source), out)
         elif not is_server(self.source.location):
             self._refuse_replacing(out)
+        if target.kind == "lerobot":
+            from sdil.formats.lerobot_curated import MARKER
+
+            refuse_existing(out, overwrite=self.overwrite, marker=MARKER)
         folder = out.is_dir() and target.kind != "episodes"  # whose tables alone are replaced
         if out.exists() and (folder or not self.overwrite) and target.kind != "lerobot":
             hint = "remove it, or choose" if out.is_dir() else "pass --overwrite, or choose"

@@ -28,6 +28,8 @@ class Answered:
     """The source's own number of each step, rising (`Recorded.frames`); None: 0, 1, ... (T,)"""
     keep: Array | None = None
     """Is the step kept? None where nobody chose. (T,) bool"""
+    weight: Array | None = None
+    """How much the step should weigh, 0 to 1; None where that follows from its score. (T,)"""
 
     def over_frames(self, values: Array, frames: Array) -> Array:
         """What is known of each step (T,), for every frame of the episode (N,).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -33,6 +34,8 @@ from sdil.formats.source import Episode, Feature, Recorded
 from sdil.spaces import Array
 
 _TERMINATED = ("next.terminated", "terminated")
+_MOST_LISTED = 10
+_READ_AHEAD = 2_000_000  # bytes of row groups that are read at once
 _TABLES_KEPT = 2  # all columns for a curated set, and times beside them
 _GROUPS = ("operator", "operator_id", "collector", "annotator", "user", "sdil/source_episode")
 
@@ -43,6 +46,8 @@ def open_lerobot(path: str | Path) -> LeRobot:
     if not root.is_dir():
         raise InputError(f"{root} is no folder; give the one with meta/info.json in it")
     layout, missing = _present(read_layout(root))
+    for sentence in missing:
+        warnings.warn(f"{root}: {sentence}", stacklevel=2)
     about = {
         "version": layout.version,
         "fps": layout.fps,
@@ -199,22 +204,34 @@ class LeRobot:
                 spans = _spans(column_to_array(column, (), where))
             elif self.layout.major == 3:
                 raise InputError(f"{path}: it has no column episode_index; fetch it again")
-            self._kept.update(path=path, file=file, spans=spans)
+            counts = (file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+            edges = np.cumsum([0, *counts])
+            self._kept.update(path=path, file=file, spans=spans, edges=edges)
         return self._kept["file"], self._kept["spans"]
 
     def _rows(self, path: Path, file: Any, first: int, last: int, wanted: list[str] | None) -> Any:
-        """Rows of a file; the row groups that they lie in are kept for the next episode."""
-        edges = np.cumsum([0, *(_group_rows(file, i) for i in range(file.num_row_groups))])
-        low = int(np.searchsorted(edges, first, side="right")) - 1
-        high = int(np.searchsorted(edges, last, side="left"))
-        key = (low, high, None if wanted is None else tuple(wanted))
+        """Rows of a file; the row groups that they lie in are kept for the next episode.
+
+        LeRobot writes a row group for each episode, so that some of those that follow are read too.
+        """
+        edges = self._kept["edges"]
+        key = None if wanted is None else tuple(wanted)
         tables = self._kept.setdefault("tables", {})
-        if key not in tables:
+        begin, end, table = tables.get(key, (0, 0, None))
+        if table is None or not begin <= first <= last <= end:
+            low = int(np.searchsorted(edges, first, side="right")) - 1
+            high = int(np.searchsorted(edges, last, side="left"))
+            size = sum(file.metadata.row_group(i).total_byte_size for i in range(low, high))
+            while high < file.num_row_groups and size < _READ_AHEAD:
+                size += file.metadata.row_group(high).total_byte_size
+                high += 1
             while len(tables) >= _TABLES_KEPT:
                 del tables[next(iter(tables))]
             table = file.read_row_groups(list(range(low, high)), columns=wanted)
-            tables[key] = table if wanted is None else table.select(wanted)
-        return tables[key].slice(first - int(edges[low]), last - first)
+            table = table if wanted is None else table.select(wanted)
+            begin, end = int(edges[low]), int(edges[high])
+            tables[key] = begin, end, table
+        return table.slice(first - begin, last - first)
 
     def _column(self, table: Any, path: Path, row: Row, feature: Feature) -> Array:
         where = f"{path}: episode {row.index}: {feature.name}"
@@ -236,10 +253,6 @@ def _spans(numbers: Array) -> dict[int, tuple[int, int]]:
             number = int(numbers[first])
             spans[number] = (-1, -1) if number in spans else (first, last)
     return spans
-
-
-def _group_rows(file: Any, group: int) -> int:
-    return int(file.metadata.row_group(group).num_rows)
 
 
 def _top(name: str, present: Sequence[str]) -> str | None:
@@ -303,23 +316,55 @@ def _splits(splits: Any, episode: int) -> list[str]:
 
 def _present(layout: Layout) -> tuple[Layout, list[str]]:
     """The episodes whose files are there, and what is missing: people fetch parts of data sets."""
-    rows, missing = [], []
+    rows, missing, files = [], [], set()
     for row in layout.rows:
         try:
-            layout.data_file(row)
+            files.add(layout.data_file(row))
         except MissingFileError as error:
             missing.append((row.index, error))
         else:
             rows.append(row)
+    if len(files) == 1 and len(rows) > 1:  # all in one table, or the only one that was fetched
+        (path,) = files
+        held = _episodes_in(path)
+        if held is not None:
+            absent = [row.index for row in rows if row.index not in held]
+            missing += [(index, MissingFileError(path, index)) for index in absent]
+            rows = [row for row in rows if row.index in held]
     if not missing:
         return layout, []
     if not rows:
         raise InputError(str(missing[0][1]))
     said = (
-        f"{len(missing)} of {len(layout.rows)} episodes are left out, the first is "
-        f"{missing[0][0]}: their data files are not there"
+        f"{len(missing)} of {len(layout.rows)} episodes are left out, since their data files are "
+        f"not there: {_listed(sorted(index for index, _ in missing))}"
     )
     return replace(layout, rows=tuple(rows)), [said]
+
+
+def _episodes_in(path: Path) -> set[int] | None:
+    """The episodes of a data file; None where it does not say, or what is wrong is said later."""
+    try:
+        with told_of(path):
+            file = open_table(path)
+            if "episode_index" not in file.schema_arrow.names:
+                return None
+            column = file.read(columns=["episode_index"]).column("episode_index")
+            return set(np.unique(column_to_array(column, (), str(path))).tolist())
+    except InputError:
+        return None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Numbers as `--clean` takes them: 0-3, 7; the first of many."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MOST_LISTED]]
+    return ", ".join(shown) + (", ..." if len(runs) > _MOST_LISTED else "")
 
 
 def _odd(layout: Layout) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.files import new_folder
+from sdil.files import new_folder, write_json
 from sdil.formats.lerobot import LeRobot
 from sdil.formats.lerobot_cutting import Camera, Piece, even_times, find_copied
 from sdil.formats.lerobot_features import (
@@ -40,7 +40,8 @@ from sdil.formats.lerobot_video import decode_pictures
 from sdil.formats.rows import RowAnswer
 from sdil.spaces import Array
 
-MARKER = "meta/info.json"
+MARKER = "meta/sdil.json"
+"""What shows that a data set was written here, and may be replaced."""
 UNNAMED = "unnamed task"
 _PERSISTENT = "language_persistent"
 SOURCE_EPISODE, SOURCE_START, SOURCE_STOP = (
@@ -70,10 +71,11 @@ def write_curated(
         pieces += [Piece(at[answer.id], a, b, len(answer)) for a, b in answer.pieces]
     if not pieces:
         raise InputError("nothing is kept, so there is no data set to write")
-    if out.absolute() == Path(source.location).absolute():
+    if out.resolve() == Path(source.location).resolve():
         raise InputError(f"{out} is the data set itself; write the curated one elsewhere")
     with new_folder(out.absolute(), overwrite=overwrite, marker=MARKER) as folder:
         _Curation(source, pieces, folder).write(on_episode)
+        write_json(folder / MARKER, {"written by": "sdil", "from": Path(source.location).name})
 
 
 class _Curation:

@@ -61,12 +61,19 @@ class Files:
     """`meta/info.json`: what it counts may be used in templates."""
     _listed: dict[str, dict[str, list[Path]]] = field(default_factory=dict, repr=False)
     """The files below a folder by their names, listed once: many may be looked for."""
+    _found: dict[tuple[str, Wanted], Path] = field(default_factory=dict, repr=False)
+    """What was looked for before: a file is asked for with every read."""
 
     def find(self, template: Any, wanted: Wanted) -> Path:
         """The file; by its template, or by LeRobot's own names where that leads nowhere."""
         place = f"{self.root}/meta/info.json"
         if not isinstance(template, str):
             raise InputError(f"{place}: a path template is {template!r}")
+        if (template, wanted) not in self._found:
+            self._found[template, wanted] = self._find(template, wanted, place)
+        return self._found[template, wanted]
+
+    def _find(self, template: str, wanted: Wanted, place: str) -> Path:
         path, unknown = self._fill(template, wanted)
         if path.is_absolute() or ".." in path.parts or "\0" in str(path) or not path.parts:
             raise InputError(f"{place}: the path template {template!r} leads elsewhere")

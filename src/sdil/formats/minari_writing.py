@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.files import new_folder
+from sdil.files import new_folder, read_json
+from sdil.formats import minari_arrow
 from sdil.formats.hdf5_cutting import Rows, copy_attributes, copy_tree, opened, put
 from sdil.formats.rows import FIRST, SCORE, SOURCE, WEIGHT, RowAnswer
 from sdil.spaces import Array
@@ -25,9 +26,12 @@ _FILE, _ABOUT = "main_data.hdf5", "metadata.json"
 
 def write_scored(original: Path, answers: Sequence[RowAnswer], out: Path) -> None:
     """The same data set with `sdil_score` and `sdil_weight` in the infos of each episode."""
-    inner = _inner(original)
+    inner, is_arrow = _inner(original)
     with new_folder(out, overwrite=False, marker="", size=_size(original)) as folder:
         shutil.copytree(original, folder, dirs_exist_ok=True)
+        if is_arrow:
+            minari_arrow.add_scores(folder / inner, answers, original)
+            return
         with opened(folder / inner / _FILE, "r+") as file:
             for at, answer in enumerate(answers):
                 episode = _episode(file, at, answer, original)
@@ -40,30 +44,33 @@ def write_scored(original: Path, answers: Sequence[RowAnswer], out: Path) -> Non
 
 def write_curated(original: Path, answers: Sequence[RowAnswer], out: Path) -> None:
     """The kept segments, each an episode; one that is cut short is truncated, not terminated."""
-    inner = _inner(original)
+    inner, is_arrow = _inner(original)
 
-    def but_the_file(_: str, names: list[str]) -> list[str]:
-        return [name for name in names if name == _FILE]
+    def but_episodes(_: str, names: list[str]) -> list[str]:
+        return [name for name in names if name == _FILE or (is_arrow and name.isdecimal())]
 
     with new_folder(out, overwrite=False, marker="", size=_size(original)) as folder:
-        shutil.copytree(original, folder, dirs_exist_ok=True, ignore=but_the_file)
-        total, number = 0, 0
-        with (
-            opened(original / inner / _FILE) as old,
-            opened(folder / inner / _FILE, "w") as new,
-        ):
-            copy_attributes(old, new)
-            for at, answer in enumerate(answers):
-                episode = _episode(old, at, answer, original)
-                for start, stop in answer.pieces:
-                    _copy_episode(episode, new, number, start, stop, len(answer))
-                    number, total = number + 1, total + stop - start
+        shutil.copytree(original, folder, dirs_exist_ok=True, ignore=but_episodes)
+        write = minari_arrow.write_pieces if is_arrow else _write_pieces
+        number, total = write(original / inner, answers, folder / inner)
         about = json.loads((original / inner / _ABOUT).read_text("utf-8"))
         about.update(total_episodes=number, total_steps=total)
         if "dataset_size" in about:
-            size = (folder / inner / _FILE).stat().st_size
-            about["dataset_size"] = round(size / 1_000_000, 1)
+            about["dataset_size"] = round(_size(folder / inner) / 1_000_000, 1)
         (folder / inner / _ABOUT).write_text(json.dumps(about), "utf-8")
+
+
+def _write_pieces(old: Path, answers: Sequence[RowAnswer], new: Path) -> tuple[int, int]:
+    """The kept segments in a new HDF5 file; how many, and how many steps."""
+    number = total = 0
+    with opened(old / _FILE) as file, opened(new / _FILE, "w") as out:
+        copy_attributes(file, out)
+        for at, answer in enumerate(answers):
+            episode = _episode(file, at, answer, old)
+            for start, stop in answer.pieces:
+                _copy_episode(episode, out, number, start, stop, len(answer))
+                number, total = number + 1, total + stop - start
+    return number, total
 
 
 def _copy_episode(episode: Any, file: Any, number: int, start: int, stop: int, length: int) -> None:
@@ -101,15 +108,18 @@ def _episode(file: Any, at: int, answer: RowAnswer, path: Path) -> Any:
     return file[name]
 
 
-def _inner(folder: Path) -> str:
-    """Where the files lie: in the folder `data`, or in the folder itself."""
+def _inner(folder: Path) -> tuple[str, bool]:
+    """Where the files lie, in the folder `data` or in the folder itself; whether they are Arrow."""
     inner = "data" if (folder / "data" / _ABOUT).is_file() else "."
+    about = read_json(folder / inner / _ABOUT, what="a Minari data set")
+    if isinstance(about, dict) and about.get("data_format") in minari_arrow.FORMATS:
+        return inner, True
     if not (folder / inner / _FILE).is_file():
         raise InputError(
-            f"{folder}: only Minari's HDF5 can be written back, and it has no {_FILE}; write the "
+            f"{folder}: it has no {_FILE} and says of no other form that it is in; write the "
             "scores as a table (sdil score --out scores.parquet) or a trim list"
         )
-    return inner
+    return inner, False
 
 
 def _with_last(values: Array) -> Array:

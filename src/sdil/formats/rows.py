@@ -79,7 +79,7 @@ def answer_rows(
     """What is said of each of a source's episodes, in their order.
 
     Rows that are trusted and those of episodes that nobody judged weigh 1 and are kept, unless
-    `keep` says otherwise.
+    `keep` and `weight` say otherwise.
     """
     told = answers_by_episode(answered)
     unknown = set(told) - {episode.id for episode in source.episodes}
@@ -108,6 +108,9 @@ def _of_episode(source: Source, at: int, told: Answered | None, trusted: bool) -
         one.astype(bool) if told.keep is None else told.over_frames(told.keep, frames).astype(bool)
     )
     own = np.arange(len(scores.optimality)) if told.frames is None else told.frames
+    weight = one if trusted else (1 + score) / 2
+    if told.weight is not None:
+        weight = told.over_frames(told.weight, frames).astype(np.float32)
     segments = segments_of(scores)
     starts = [0, *np.searchsorted(frames, [own[s.start] for s in segments[1:]]), n]
     stretches = [
@@ -123,7 +126,7 @@ def _of_episode(source: Source, at: int, told: Answered | None, trusted: bool) -
         id=episode.id,
         score=score,
         keep=keep,
-        weight=one if trusted else (1 + score) / 2,
+        weight=weight,
         frames=frames,
         quality=scores.how_well(),
         trusted=trusted,
