@@ -37,14 +37,10 @@ CORE = {
     "trajectories": ("tests/test_demonstrations.py", "tests/test_windows.py"),
     "spaces": ("tests/test_demonstrations.py", "tests/formats/test_folder.py"),
     "files": ("tests/test_files.py",),
-    "scores": (
-        "tests/test_segmentation.py",
-        "tests/formats/test_scores.py",
-        "tests/test_curation.py",
-    ),
+    "scores": ("tests/test_scores.py", "tests/test_segmentation.py"),
     "judges/hearing": ("tests/judges/test_hearing.py",),
     "judges/joining": ("tests/judges/test_joining.py",),
-    "evaluation/statistics": ("tests/evaluation/test_metrics.py", "tests/evaluation/test_exact.py"),
+    "evaluation/statistics": ("tests/evaluation/test_metrics.py",),
     "report/page": ("tests/report/test_render.py", "tests/report/test_sampling.py"),
 }
 """Modules and the tests that answer for them."""
