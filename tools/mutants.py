@@ -35,7 +35,7 @@ CORE = {
     "windows": ("tests/test_windows.py",),
     "segmentation": ("tests/test_segmentation.py",),
     "trajectories": ("tests/test_demonstrations.py", "tests/test_windows.py"),
-    "spaces": ("tests/test_demonstrations.py", "tests/formats/test_folder.py"),
+    "spaces": ("tests/test_spaces.py", "tests/test_demonstrations.py"),
     "files": ("tests/test_files.py",),
     "scores": ("tests/test_scores.py", "tests/test_segmentation.py"),
     "judges/hearing": ("tests/judges/test_hearing.py",),
