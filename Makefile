@@ -14,7 +14,7 @@ test-slow: install  ## the tests that take long: whole runs, workers, Ray, bench
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
 
 fuzz: install       ## ten thousand made-up inputs: a right answer or one clear sentence
-	SDIL_FUZZ=10000 $(BIN)/python -m pytest -n auto --dist loadgroup tests/fuzz
+	SDIL_FUZZ=10000 $(BIN)/python -m pytest -n auto --dist loadgroup tests/fuzz tests/formats/test_damage.py
 
 mutants: install    ## 150 small mistakes in the core: how many do the tests notice?
 	$(BIN)/python tools/mutants.py

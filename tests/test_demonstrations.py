@@ -53,6 +53,31 @@ def test_packing_keeps_every_value(make_episode):
     assert demos.clean.times().tolist() == [0, 0, 1, 2, 0, 1, 2, 3, 4, 0, 1]
 
 
+def test_a_trajectory_does_not_change_and_is_compared_by_its_values(make_episode):
+    one = make_episode(3, id="a")
+    with pytest.raises(FrozenInstanceError):
+        one.id = "b"
+    assert one == make_episode(3, id="a")
+    assert one != make_episode(3, id="b")
+    assert one != make_episode(3, id="a", seed=1)
+    assert one != replace(one, terminated=not one.terminated)
+    assert one != replace(one, group="g")
+    assert one != replace(one, rewards=None)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    with pytest.raises(InputError, match="actions must be a rectangular array of numbers, not obj"):
+        Trajectory(one.observations, [[1], [1, 2], [3]])
+
+
+def test_values_of_steps_are_cut_by_trajectory(make_episode):
+    demos = Demonstrations([make_episode(2), make_episode(3, id="b")])
+    parts = demos.clean.split_steps(np.arange(5))
+    assert [p.tolist() for p in parts] == [[0, 1], [2, 3, 4]]
+    assert demos.noisy.split_steps(np.arange(0)) == []
+    assert [t.id for t in demos.clean[1:]] == ["b"]
+    assert demos.clean[-1].id == "b"
+
+
 def test_blocks_hold_every_trajectory_once_over_their_own_part_of_the_arrays(make_episode):
     given_ = [make_episode(n, seed=n, id=f"e{n}") for n in (3, 1, 4, 9, 2)]
     given_.append(Trajectory(np.ones((2, 3), np.float32), np.array([0, 3]), id="no final"))

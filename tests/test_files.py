@@ -20,13 +20,17 @@ from sdil import InputError
 from sdil.cli import main
 from sdil.files import (
     is_disk_full,
+    is_running,
     new_file,
     new_folder,
     read_json,
     refuse_existing,
+    refuse_missing,
     replaced_name,
     require_room,
+    set_aside,
     show_bytes,
+    waiting,
     write_json,
 )
 from sdil.locks import lock_of, locked, refuse_locked
@@ -261,3 +265,96 @@ def test_no_temporary_name_is_left_by_a_failure(tmp_path, kind, error):
     with pytest.raises((error, InputError)):
         write()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_written_as_people_read_it_and_as_the_umask_says(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_json(tmp_path / "x.json", {"a": ["ä", 1]})
+        with new_folder(tmp_path / "d", overwrite=False, marker="m") as folder:
+            (folder / "m").touch()
+        assert os.umask(0o027) == 0o027  # it was only looked at
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.json").read_text("utf-8") == '{\n  "a": [\n    "ä",\n    1\n  ]\n}\n'
+    assert read_json(tmp_path / "x.json", what="x") == {"a": ["ä", 1]}
+    assert (tmp_path / "x.json").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0o750
+
+
+def test_how_much_is_needed_is_said_only_where_it_is_known(tmp_path):
+    with pytest.raises(InputError, match=r"is full \(it needs about 1000000000\.0 GB, and [\d.]+ "):
+        require_room(tmp_path / "deep" / "x", 10**18)
+    require_room(tmp_path / "deep" / "x", 1)
+    with (
+        pytest.raises(InputError, match=r"the disk is full \([\d.]+ \wB are"),
+        new_file(tmp_path / "x"),
+    ):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    assert [show_bytes(n) for n in (0, 999, 1_000, 999_999, 10**9, 10**13)] == [
+        *("0 bytes", "999 bytes", "1.0 kB", "1000.0 kB", "1.0 GB", "10000.0 GB")
+    ]
+
+
+def test_a_process_runs_or_does_not():
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    assert is_running(str(os.getpid())) is True
+    assert is_running("1") is True  # somebody else's
+    assert is_running(str(dead.pid)) is False
+    assert is_running("9" * 40) is True  # no number of a process: nothing is known
+
+
+def test_a_folder_that_waits_is_named_and_gives_way_to_a_good_one_alone(tmp_path):
+    path, aside = tmp_path / "run", tmp_path / ".run.replaced"
+    assert replaced_name(path) == aside
+    assert waiting(path) == ""
+    with pytest.raises(InputError, match=r"run does not exist; make one$"):
+        refuse_missing(path, "make one")
+    path.mkdir()
+    (path / "first").touch()
+    assert set_aside(path, is_good=True) == aside
+    assert (aside / "first").exists()
+    assert waiting(path) == (
+        f"; what was there before waits in {aside}: bring it back with: rm -r {path} && "
+        f"mv {aside} {path}"
+    )
+    with pytest.raises(InputError, match=r"run does not exist, but .* left it in .*: mv "):
+        refuse_missing(path, "make one")
+    path.mkdir()
+    refuse_missing(path, "make one")
+    (path / "half").touch()
+    assert set_aside(path, is_good=False) == aside
+    assert not path.exists()
+    assert [p.name for p in aside.iterdir()] == ["first"]
+    path.mkdir()
+    (path / "second").touch()
+    assert set_aside(path, is_good=True) == aside
+    assert [p.name for p in aside.iterdir()] == ["second"]
+
+
+def test_an_empty_folder_is_free_and_a_full_one_is_not(tmp_path):
+    path = tmp_path / "out"
+    refuse_existing(path, overwrite=False, marker="m")
+    path.mkdir()
+    refuse_existing(path, overwrite=False, marker="m")
+    assert not path.exists()
+    path.mkdir()
+    (path / "m").touch()
+    with pytest.raises(InputError, match="exists already"):
+        refuse_existing(path, overwrite=False, marker="m")
+    refuse_existing(path, overwrite=True, marker="m")
+    assert (path / "m").exists()
+    with pytest.raises(InputError, match="has no other, so it was not written by this command"):
+        refuse_existing(path, overwrite=True, marker="other")
+
+
+def test_a_missing_file_of_a_folder_says_what_the_folder_is_not(tmp_path):
+    with pytest.raises(InputError, match=rf"^{tmp_path} is not a run: run.json is missing$"):
+        read_json(tmp_path / "run.json", what="a run")
+    replaced_name(tmp_path / "run").mkdir()
+    with pytest.raises(InputError, match=r"run\.json is missing; what was there before waits in"):
+        read_json(tmp_path / "run" / "run.json", what="a run")
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run\.json: cannot be read as JSON"):
+        read_json(tmp_path / "run.json", what="a run")

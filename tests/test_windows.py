@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from sdil import Demonstrations, Trajectory
 from sdil.policy import Policy
 from sdil.spaces import find_fault
-from sdil.windows import STEPS_AT_ONCE, STEPS_IN_CACHE, Windows, steps_at_once
+from sdil.windows import (
+    STEPS_AT_ONCE,
+    STEPS_IN_CACHE,
+    DistinctStates,
+    Windows,
+    steps_at_once,
+    varying_inputs,
+)
 
 
 def plain(trajectory: Trajectory, t: int, look_back: int):
@@ -161,3 +168,77 @@ def test_steps_beyond_65_536_are_numbered_right():
 def test_all_numbers_of_a_precision_go_together():
     assert steps_at_once(torch.float32) == STEPS_AT_ONCE
     assert steps_at_once(torch.float64) == STEPS_IN_CACHE
+
+
+def test_a_window_can_be_shorter_and_see_less():
+    seen = np.arange(15.0).reshape(5, 3)
+    windows = Windows(Demonstrations([Trajectory(seen, [0, 1, 2, 3])]).clean, 3)
+    window = windows.at(torch.tensor([3, 1]))
+    short = window.latest(2)
+    assert short.state.tolist() == window.state.tolist()
+    assert short.past_states[0].tolist() == [[3, 4, 5], [6, 7, 8]]
+    assert short.past_states[1].tolist() == [[0, 0, 0], [0, 1, 2]]
+    assert short.past_actions.tolist() == [[1, 2], [0, 0]]
+    assert short.mask.tolist() == [[True, True], [False, True]]
+    less = window.only(torch.tensor([2, 0]))
+    assert less.state.tolist() == [[11, 9], [5, 3]]
+    assert less.past_states[0].tolist() == [[2, 0], [5, 3], [8, 6]]
+    assert less.past_actions.tolist() == window.past_actions.tolist()
+    assert less.mask.tolist() == window.mask.tolist()
+
+
+def test_windows_with_some_inputs_are_those_of_all_with_the_others_left_out():
+    seen = np.random.default_rng(0).normal(size=(6, 3))
+    clean = Demonstrations([Trajectory(seen, [0, 1, 2, 0, 1])]).clean
+    every = torch.arange(5)
+    whole = Windows(clean, 2)
+    inputs = torch.tensor([0, 2])
+    for less in (Windows(clean, 2, inputs), whole.only(inputs)):
+        assert less.observations.shape == (6, 2)
+        assert torch.equal(less.at(every).state, whole.at(every).state[:, inputs])
+        assert torch.equal(less.at(every).past_states, whole.at(every).past_states[..., inputs])
+    assert whole.observations.shape == (6, 3)
+    both = Windows(clean, 2, torch.arange(3))  # all of them: nothing is copied
+    assert np.shares_memory(both.observations.numpy(), clean.observations)
+
+
+def test_actions_ahead_end_with_their_episode():
+    clean = Demonstrations(
+        [Trajectory(np.zeros((4, 1)), [1, 2, 3]), Trajectory(np.zeros((2, 1)), [4])]
+    ).clean
+    found, exists = Windows(clean, 0).actions_ahead(torch.tensor([0, 1, 2, 3]), 3)
+    assert exists.sum(1).tolist() == [3, 2, 1, 1]
+    assert exists[:, 0].all()
+    assert exists[0].all()
+    assert found[0].tolist() == [1, 2, 3]
+    assert found[1, :2].tolist() == [2, 3]
+    assert found[:, 0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("seen", "inputs"),
+    [
+        ([[1, 5, 0], [1, 6, 0], [1, 5, 0]], [1]),
+        ([[1, 5, 0], [1, 5, 0], [2, 5, 7]], [0, 1, 2]),  # the last state is nobody's: none varies
+        ([[1, 5, 0], [1, 5, 9], [2, 5, 0]], [2]),
+        ([[3, 4, 5]], [0, 1, 2]),
+    ],
+)
+def test_inputs_that_vary_are_found_and_all_where_none_does(seen, inputs):
+    seen = np.array(seen, float)
+    actions = [0] * max(1, len(seen) - 1)
+    clean = Demonstrations([Trajectory(seen, actions)]).clean
+    assert varying_inputs(clean).tolist() == inputs
+
+
+def test_states_are_numbered_as_they_first_appear():
+    states = DistinctStates(np.array([[1.0, 0.0], [2.0, 2.0], [1.0, -0.0], [3.0, 0.0], [2.0, 2.0]]))
+    assert len(states) == 3
+    assert states.of_rows.tolist() == [0, 1, 0, 2, 1]
+    assert states.first.tolist() == [0, 1, 3]
+    assert states.of(np.array([[2.0, 2.0], [9.0, 9.0], [-0.0, 0.0], [3.0, -0.0]])).tolist() == [
+        1,
+        -1,
+        -1,
+        2,
+    ]

@@ -1,14 +1,23 @@
-"""Damaged copies of every layout: an InputError, or demonstrations; never another exception."""
+"""Damaged copies of every layout: an InputError, or demonstrations; never another exception.
+
+And made-up data in every layout: what was written, or an InputError. `make fuzz` tries ten times as
+many of both.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from layouts import (
+    episodes,
+    table_of,
     write_aloha,
     write_d4rl,
     write_minari,
@@ -26,12 +35,12 @@ from sdil.formats.reading import open_reading
 from sdil.formats.recognise import parse_address
 
 
-def write_zarr_2(path):
-    return write_zarr(path, version=2)
+def write_zarr_2(path, data=None):
+    return write_zarr(path, data, version=2)
 
 
-def write_zarr_3(path):
-    return write_zarr(path, version=3)
+def write_zarr_3(path, data=None):
+    return write_zarr(path, data, version=3)
 
 
 def write_lerobot_3(path):
@@ -61,7 +70,8 @@ LAYOUTS = {
     "lerobot 3": (write_lerobot_3, "k"),
     "lerobot 2": (write_lerobot_2, "l"),
 }
-CASES = 48  # of each; 624 in all
+TRIES = int(os.environ.get("SDIL_FUZZ", "1000")) / 1000
+CASES = round(48 * TRIES)  # of each; 624 in all
 
 
 def files_of(path):
@@ -211,3 +221,72 @@ def test_damage_is_an_input_error_or_harmless(tmp_path, layout):
         assert len(said or "") < 1500
         shutil.rmtree(copy.parent)
     assert refused > CASES // 8
+
+
+MADE_UP = {
+    name: LAYOUTS[name]
+    for name in ("robomimic", "aloha", "d4rl", "zarr 2", "zarr 3", "minari", "numpy")
+} | {name: LAYOUTS[name] for name in ("numpy folder", "csv", "parquet", "duckdb")}
+ODD = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, 16_777_217.0, 0.1)
+
+
+CASE = st.fixed_dictionaries(
+    {
+        "count": st.integers(2, 4),
+        "steps": st.integers(1, 5),
+        "seed": st.integers(0, 99),
+        "where": st.sampled_from(["action", "state", "reward"]),
+        "odd": st.sampled_from(ODD),
+    }
+)
+
+
+def make_up(case):
+    """Episodes of any length, one row of one of them of odd numbers."""
+    data = episodes(case["count"], case["steps"], case["seed"])
+    episode = data[case["seed"] % len(data)]
+    episode[case["where"]][case["seed"] % len(episode["action"])] = case["odd"]
+    return data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", MADE_UP)
+def test_made_up_data_is_read_as_it_was_written_or_refused(tmp_path_factory, layout):
+    write, name = MADE_UP[layout]
+    if layout.startswith("zarr"):
+        pytest.importorskip("zarr")
+    read, refused = [], []
+
+    @settings(
+        max_examples=round(10 * TRIES),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=TRIES <= 1,
+        database=None,
+    )
+    @given(CASE)
+    def one_case(case):
+        data, is_good = make_up(case), bool(np.isfinite(case["odd"]))
+        path = tmp_path_factory.mktemp("made") / name
+        write(path, table_of(data) if write is write_table else data)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                demos = sdil.read(path, clean="0")
+        except InputError:
+            refused.append(is_good)
+            return
+        found = [*demos.clean, *demos.noisy]
+        assert is_good  # nothing that is not finite comes in
+        assert len(found) == len(data)
+        for now, was in zip(found, data, strict=True):
+            # a text has the shortest digits of a float32, which are read as float64
+            np.testing.assert_array_equal(now.actions.astype(np.float32), was["action"])
+            assert np.isfinite(now.observations).all()
+            if now.rewards is not None:
+                np.testing.assert_array_equal(now.rewards, was["reward"].astype(np.float64))
+        read.append(path)
+
+    one_case()
+    assert read
+    assert not any(refused)  # what can be kept is kept

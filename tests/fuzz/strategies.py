@@ -197,11 +197,26 @@ COMMANDS = (
     "evaluate",
     "study",
     "collect",
+    "import",
+    "export",
+    "review",
 )
 OPTIONS = (
     *("--data", "--out", "--seed", "--json", "--overwrite", "--help", "--worst", "--set", "--by"),
     *("--keep-above", "--keep-share", "--threads", "--env", "--clean", "--noisy", "--preset"),
+    *(
+        "--to",
+        "--curated",
+        "--features",
+        "--actions",
+        "--every",
+        "--format",
+        "--episode",
+        "--table",
+    ),
+    *("--labels", "--ask", "--who", "--port", "--source", "--selection", "--min-length"),
 )
+WORDS = ("same", "csv", "trim:x.csv", "0-2", "top 20% by return", "success", "obs/*", "state[0:3]")
 
 
 @st.composite
@@ -210,6 +225,7 @@ def command_lines(draw: Any, places: tuple[str, ...]) -> list[str]:
     word = st.one_of(
         st.sampled_from(places),
         st.sampled_from(OPTIONS),
+        st.sampled_from(WORDS),
         st.sampled_from(sorted(LEARNERS)),
         NUMBERS.map(str),
         NASTY_TEXT.filter(lambda text: "\x00" not in text),

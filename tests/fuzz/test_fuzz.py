@@ -27,7 +27,7 @@ from strategies import (
 
 import sdil
 from sdil import InputError
-from sdil.algorithms import JUDGES, LEARNERS
+from sdil.algorithms import JUDGES, LEARNERS, make_judge
 from sdil.cli import main
 from sdil.studies.written import read_written
 
@@ -205,14 +205,21 @@ def places(folder, tmp_path_factory):
     base = tmp_path_factory.mktemp("lines")
     (base / "empty").mkdir()
     (base / "text.json").write_text("{}")
-    return base, (str(folder), str(base / "empty"), str(base / "text.json"), str(base / "new"))
+    (base / "rows.csv").write_text("episode,step,seen,action\n0,0,0.5,1\n0,1,0.25,0\n1,0,0.1,1\n")
+    np.savez(base / "a.npz", observations=np.eye(4), actions=np.eye(4), ends=[2, 4])
+    quick = make_judge("weighted-bc", max_updates=20, min_updates=10, patience=10)  # never silent
+    quick.fit(good_data(), seed=0).save(base / "judge")
+    names = ("empty", "text.json", "rows.csv", "a.npz", "judge", "new", "new.csv")
+    return base, (str(folder), *(str(base / name) for name in names))
 
 
 @cases(0.1)
 @given(st.data())
 def test_a_command_line_ends_with_an_answer_or_one_sentence(folder, places, data):
     base, names = places
-    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    given_ = [folder, *(base / name for name in ("text.json", "rows.csv", "a.npz", "judge"))]
+    files = [p for place in given_ for p in (place, *place.rglob("*")) if p.is_file()]
+    before = {p: p.read_bytes() for p in files}
     words = data.draw(command_lines(names))
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -220,12 +227,14 @@ def test_a_command_line_ends_with_an_answer_or_one_sentence(folder, places, data
         patch.setattr("sdil.runs.train", _refuse)  # minutes of work; fitting is tried above
         patch.setattr("sdil.cli.judge.judge", _refuse)
         patch.setattr("sdil.cli.study.run_study", _refuse, raising=False)
+        patch.setattr("sdil.cli.serving.ReviewServer.serve_forever", _refuse)
         try:
             code = main(words)
         except SystemExit as left:
             code = left.code
     assert code in (0, 1, 2), (code, words)
-    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+    if "--overwrite" not in words:
+        assert {p: p.read_bytes() for p in files if p.exists()} == before, words
 
 
 def _refuse(*arguments, **options):

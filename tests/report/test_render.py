@@ -12,6 +12,7 @@ import pytest
 from synthetic import explanation
 
 from sdil.errors import InputError
+from sdil.report.arrows import cell_arrows
 from sdil.report.page import _in_json, _pack, render
 from sdil.report.verdict import verdict
 
@@ -201,3 +202,73 @@ def test_quality_and_integrity_travel_where_they_are_known(toy_record):
         np.testing.assert_array_equal(found, values)
     before = data_of(render(toy_record))["scores"]
     assert before["quality"] is before["integrity"] is None
+
+
+def unpacked(packed):
+    return np.frombuffer(base64.b64decode(packed["data"]), "<" + packed["type"])
+
+
+def test_the_record_travels_as_it_is():
+    record = explanation(3, 5)
+    record = replace(record, about=record.about | {"title": "A title"})
+    sent = data_of(render(record))
+    assert sent["title"] == "A title"
+    assert sent["actions"] == record.action_names
+    assert sent["episodes"]["ids"] == record.episodes.ids
+    assert unpacked(sent["episodes"]["clean"]).tolist() == record.episodes.is_clean.tolist()
+    assert unpacked(sent["episodes"]["offsets"]).tolist() == record.episodes.offsets.tolist()
+    assert unpacked(sent["scores"]["skill"]).tolist() == record.scores.skill.tolist()
+    for name in ("spread", "quality", "integrity"):
+        now, was = unpacked(sent["scores"][name]), getattr(record.scores, name)
+        np.testing.assert_array_equal(now, was)
+    assert list(sent["scores"]["parts"]) == list(record.scores.parts)
+    assert sent["skills"]["clean"] == record.skills.clean_share.tolist()
+    assert sent["walls"] == record.walls.tolist()
+    assert [e["label"] for e in sent["embeddings"]] == ["lambda 0", "lambda 1"]
+    assert unpacked(sent["embeddings"][0]["steps"]).tolist() == record.embeddings[0].steps.tolist()
+    assert [f["skill"] for f in sent["fixed"]] == list(range(8))
+    assert sent["fixed"][1]["counts"] == record.fixed_skills[1].action_counts.tolist()
+    assert sent["stability"] == record.stability
+
+
+def test_arrows_are_those_of_each_cell_rounded():
+    record = explanation(30, 40)
+    sent = data_of(render(record))
+    fixed, episodes = record.fixed_skills[0], record.episodes
+
+    def told(*arguments):
+        return [
+            [a.column, a.row, a.dx, a.dy, a.skill, round(a.consistency, 3), a.steps]
+            for a in cell_arrows(*arguments)
+        ]
+
+    assert sent["fixed"][0]["arrows"] == told(fixed.steps[:, :2], fixed.moves, None)
+    in_clean = np.repeat(episodes.is_clean, np.diff(episodes.offsets))
+    for name, steps in (("clean", in_clean), ("noisy", ~in_clean)):
+        skill = record.scores.skill[steps]
+        wanted = told(episodes.positions[steps], episodes.moves[steps], skill)
+        assert sent["arrows"][name] == wanted
+        assert any(arrow[5] != round(arrow[5], 2) for arrow in wanted)
+
+
+@pytest.mark.parametrize("without", ["walls", "positions", "moves"])
+def test_without_a_map_there_are_no_arrows(without):
+    record = explanation(2, 3)
+    if without == "walls":
+        record = replace(record, walls=None)
+    else:
+        record = replace(record, episodes=replace(record.episodes, **{without: None}))
+    sent = data_of(render(record))
+    assert sent["arrows"] == {"clean": [], "noisy": []}
+
+
+def test_what_is_not_known_is_null_or_empty():
+    bare = explanation(2, 3, rich=False, truth=False)
+    sent = data_of(render(bare))
+    assert sent["skills"] is sent["walls"] is sent["scores"]["skill"] is None
+    assert sent["episodes"]["good"] is sent["episodes"]["positions"] is None
+    assert sent["calibration"] == sent["embeddings"] == sent["fixed"] == []
+    rich = explanation(2, 3)
+    still = [replace(f, moves=None) for f in rich.fixed_skills]
+    sent = data_of(render(replace(rich, fixed_skills=still)))
+    assert all(f["arrows"] == [] for f in sent["fixed"])

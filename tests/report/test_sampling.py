@@ -64,3 +64,49 @@ def test_what_was_seen_is_sampled_too():
     some = sample(replace(whole, episodes=episodes), n // 3).episodes
     assert len(some.features) == len(some.rewards) == len(some.place) == some.offsets[-1]
     assert set(some.rewards) < set(seen[:, 0])
+
+
+def test_a_page_has_room_for_fewer_steps_the_more_is_known_of_each():
+    """24 features and five signals in single precision, 60 steps an episode: under 15 MB."""
+    rng = np.random.default_rng(0)
+    whole = explanation(clean=2, noisy=3, rich=False)
+    episodes, steps = 2_000, 60
+    n = episodes * steps
+
+    def numbers(*shape):
+        return rng.random((n, *shape)).astype(np.float32)
+
+    many = replace(
+        whole,
+        episodes=replace(
+            whole.episodes,
+            ids=[f"{i:05}" for i in range(episodes)],
+            groups=[None] * episodes,
+            is_clean=np.arange(episodes) < 200,
+            offsets=np.arange(episodes + 1) * steps,
+            actions=rng.integers(0, 4, n),
+            good=None,
+            positions=None,
+            moves=None,
+            features=numbers(24),
+            rewards=numbers().astype(np.float64),
+            place=None,
+        ),
+        scores=replace(
+            whole.scores,
+            optimality=numbers(),
+            segment=np.arange(n) // 10 % 100,
+            skill=None,
+            parts={name: numbers() for name in "abcde"},
+            spread=numbers(),
+            quality=numbers(),
+            integrity=numbers(),
+        ),
+    )
+    page = len(render(many))
+    assert 14e6 < page < 15e6
+    bare = replace(many, episodes=replace(many.episodes, features=None))
+    assert sample(bare).episodes.offsets[-1] == 100_000 // steps * steps
+    assert len(render(bare)) < page
+    fewer = sample(many).episodes.offsets[-1]
+    assert fewer < sample(replace(many, scores=replace(many.scores, parts={}))).episodes.offsets[-1]

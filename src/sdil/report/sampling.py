@@ -14,8 +14,8 @@ from sdil.explanation.record import Embedding, Explanation, JudgedEpisodes, Scor
 from sdil.spaces import Array
 
 MOST_STEPS = 100_000
-"""On a page that shows nothing of what was seen."""
-_AS_A_STEP = 36  # so many features of what was seen take as much room as the rest of a step
+"""However little is known of each."""
+_ROOM = 9_800_000  # bytes for what is known of steps on a page of 15 MB; Plotly takes five of these
 _ENDS = 50  # of the worst, and of the best
 
 
@@ -24,8 +24,7 @@ def sample(explanation: Explanation, most: int | None = None) -> Explanation:
     nobody says how many, as many as keep a page under 15 MB."""
     episodes = explanation.episodes
     if most is None:
-        shown = 0 if episodes.features is None else episodes.features.shape[1]
-        most = int(MOST_STEPS / (1 + shown / _AS_A_STEP))
+        most = min(MOST_STEPS, int(_ROOM / _bytes_of_a_step(explanation)))
     lengths = np.diff(episodes.offsets)
     if lengths.sum() <= most:
         return explanation
@@ -50,6 +49,22 @@ def sample(explanation: Explanation, most: int | None = None) -> Explanation:
         embeddings=[_embedding(each, steps) for each in explanation.embeddings],
         frames={name: f for name, f in explanation.frames.items() if name in keys},
     )
+
+
+def _bytes_of_a_step(explanation: Explanation) -> float:
+    """How much room a step takes on a page, at most as a rule: whole numbers are small ones."""
+    episodes, scores = explanation.episodes, explanation.scores
+    as_they_are = (
+        *(episodes.actions, episodes.good, episodes.positions, episodes.features),
+        *(episodes.rewards, episodes.place, scores.optimality, scores.segment, scores.skill),
+    )
+    in_single = (*scores.parts.values(), scores.spread, scores.quality, scores.integrity)
+    bare = 4 * sum(a is not None for a in in_single)
+    for a in as_they_are:
+        if a is not None:
+            columns = int(np.prod(a.shape[1:], dtype=np.int64))
+            bare += columns * (a.dtype.itemsize if a.dtype.kind == "f" else 2)
+    return bare * 4 / 3  # as text, in base 64
 
 
 def _choose(explanation: Explanation, lengths: Array, most: int) -> Array:

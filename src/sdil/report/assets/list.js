@@ -55,7 +55,19 @@ function refresh() {
   drawRows();
 }
 
+// Pictures of rows that were in sight are kept: a key redraws all rows, and these cost most of it.
+const strips = new Map();
+const KEPT = 400;
+
 function strip(d) {
+  if (!strips.has(d)) {
+    if (strips.size >= KEPT) strips.clear();
+    strips.set(d, drawStrip(d));
+  }
+  return strips.get(d);
+}
+
+function drawStrip(d) {
   const canvas = el("canvas", { width: 220, height: 28, "aria-hidden": "true" });
   const pen = canvas.getContext("2d");
   const columns = Math.min(d.length, 110);
@@ -237,6 +249,9 @@ function startList() {
   });
   new ResizeObserver(drawRows).observe(scroller);
   onExcluded.push(drawRows);
-  onTheme(drawRows);
+  onTheme(() => {
+    strips.clear();  // another theme has other colours
+    drawRows();
+  });
   refresh();
 }
