@@ -51,7 +51,7 @@ SMALLEST = {
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""
-NEEDS_DATA = {"mimic_scaling", "human_play", "predicting", "pusht"}
+NEEDS_DATA = {"mimic_scaling", "human_play", "predicting", "pusht", "never_wrong"}
 
 
 def test_every_script_is_run_here() -> None:
