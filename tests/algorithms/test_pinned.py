@@ -8,7 +8,8 @@ First written before judge, learner and acting were parted (0837109). Re-pinned 
 because the judge was rebuilt (issue 19): scores and spreads, and all weights of learners, which
 draw by these scores and from where the judge's random numbers end; and once more because trust
 follows the data and nothing is held out, and because skills are discovered on what is trusted
-(issue 20).
+(issue 20). Once more on 2026-11-17: who is heard by few and by plenty of clean groups, and the
+share of good steps by seven lines (issue 19).
 """
 
 from __future__ import annotations
