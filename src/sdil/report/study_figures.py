@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from sdil.evaluation.comparisons import interquartile_mean, profile_band
 from sdil.files import new_file
@@ -28,12 +29,12 @@ from sdil.studies.grid import Results, Study
 COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK)
 MARKERS = "oD^vPX"
 CHAMPION = ("#D55E00", "s")
-WIDTH = 7.6  # inches: its type is that of the page where it fills one
+WIDTH = 7.6  # inches: scaled to the width of a page of the site, the type is still readable
 _MOST_PROFILES = 6
 _ROW, _TITLE, _HEAD, _CURVE = 0.2, 0.3, 0.6, 2.7  # inches
 _DOTS_ABREAST = 2  # tasks
 _EXPERT: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 1.3, "zorder": 1.5}
-_LABEL = 0.022  # a letter of a label, as a share of the width of a curve
+_LABEL = 0.026  # a letter of a label, as a share of the width of a curve
 
 
 def draw(results: Results, stem: Path, experts: Mapping[str, float]) -> list[Path]:
@@ -139,6 +140,7 @@ def _dots(ax: Axes, study: Study, panel: Panel, first: bool, last: bool) -> None
     for label, row in zip(ax.get_yticklabels(), found, strict=True):
         label.set_fontweight("bold" if row == study.champion else "normal")
     ax.set_ylim(0.25 - len(found), 0.75)
+    ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     if last:
         ax.set_xlabel(panel.unit)
     if panel.expert is not None:
