@@ -251,7 +251,7 @@ def test_a_page(tmp_path, curve):
     assert text.splitlines()[2].startswith("- fourrooms (reward, greedy): SDIL is better than")
     assert "command: `sdil study mine`" in text
     assert "2026-01-02" in text
-    assert "![Mine & others](mine.png)" in text
+    assert "![Mine & others](mine.svg)" in text
     index = written["index.md"].read_text()
     assert f"[Tables and figures](mine.md), {len(made.found)} of {len(made.found)} cells" in index
     assert all(f"- {line}\n" in index for line in headline(made))

@@ -25,7 +25,7 @@ from sdil.studies.cell import Cell, check_asked, hash_of_folder
 from sdil.studies.grid import Progress, Results, Study, check_name, run_study
 from sdil.studies.methods import Options
 from sdil.studies.paper import STUDIES
-from sdil.studies.reading import read_study
+from sdil.studies.reading import read_published, read_study
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
 
@@ -37,6 +37,7 @@ _USAGE = """usage: sdil study NAME [OPTIONS]
        sdil study tune LEARNER --task TASK [OPTIONS]
        sdil study show FOLDER [OPTIONS]
        sdil study publish FOLDER... --out docs/results
+       sdil study redraw docs/results/records/NAME.json...
 
 the paper's studies, and those it lacks:
 {studies}
@@ -46,6 +47,7 @@ run      a study of your own, written in a TOML file
 tune     search for a learner's hyper-parameters on clean validation
 show     a study's tables, in the terminal, Markdown, LaTeX or CSV
 publish  a page per study: tables, figures, records
+redraw   the figures of published studies, from their records
 
 sdil study NAME --help says more. What is finished is kept: a study that was
 interrupted goes on where it stopped."""
@@ -60,6 +62,7 @@ def main(arguments: list[str]) -> int | None:
         "tune": tune_learner,
         "show": show_study,
         "publish": publish_studies,
+        "redraw": redraw_studies,
     }
     if arguments and arguments[0] in commands:
         return parse(commands[arguments[0]], arguments[1:], f"study {arguments[0]}")
@@ -230,10 +233,26 @@ def publish_studies(
         out: The folder to write to.
     """
     from sdil.report.results import publish
+    from sdil.studies.experts import expert_rewards
 
     for folder in folders:
-        for path in publish(read_study(folder), out, list(STUDIES)):
+        results = read_study(folder)
+        for path in publish(results, out, list(STUDIES), expert_rewards(results.study)):
             print(plain(path))
+
+
+def redraw_studies(records: tyro.conf.Positional[tuple[Path, ...]]) -> None:
+    """Draw the figures of published studies again. Nothing is measured; records stay as they are.
+
+    Args:
+        records: Published records, such as docs/results/records/table1.json.
+    """
+    from sdil.report.results import redraw
+    from sdil.studies.experts import expert_rewards
+
+    for path in records:
+        for written in redraw(path, expert_rewards(read_published(path).study)):
+            print(plain(written))
 
 
 def show_study(

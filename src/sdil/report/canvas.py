@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -26,6 +27,11 @@ GOOD, BAD = "#009E73", "#D55E00"
 INK, PALE = "#1c2127", "#d9dde1"
 _PALETTE = (  # of skills and actions: blue is clean, orange noisy, green good and vermilion bad
     *("#332288", "#AA4499", "#DDCC77", "#882255", "#999933", "#CC6677", "#661100", "#8C8C8C"),
+)
+_LIGHT_INK = "#e3e6ea"
+_SCHEMES = (
+    f"<style>svg{{color:{INK.upper()}}}"
+    f"@media(prefers-color-scheme:dark){{svg{{color:{_LIGHT_INK}}}}}</style>"
 )
 STRIP = 8  # frames of a film strip
 FORMATS = ("png", "svg", "pdf")
@@ -81,6 +87,19 @@ def save(figure: Figure, path: Path) -> None:
     dated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with _in_style(), new_file(path) as temporary:
         figure.savefig(temporary, format=kind, metadata=dated[kind])
+
+
+def follow_scheme(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG without a ground, its ink light where the page around it is dark.
+
+    Whatever is drawn in `INK` follows. An image is told the colour scheme of the element that
+    shows it, so a site's own switch counts, and else the reader's browser.
+    """
+    file = io.StringIO()
+    with _in_style():
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    text = re.sub("(<svg[^>]*>)", rf"\1{_SCHEMES}", file.getvalue(), count=1)
+    path.write_text(text.replace(INK, "currentColor"), "utf-8")
 
 
 def colour_of(number: int) -> Any:

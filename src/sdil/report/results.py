@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sdil.errors import InputError
 from sdil.files import new_file
 from sdil.report.comparing import headline
-from sdil.report.curves import draw
-from sdil.report.rendering import render
+from sdil.report.rendering import TextTable, render
+from sdil.report.settings import captions
 from sdil.report.tables import notes, tables
 from sdil.studies.grid import Results
 from sdil.studies.reading import read_published
 
+_NONE_KNOWN: Mapping[str, float] = {}
 
-def publish(results: Results, out: Path, order: Sequence[str] = ()) -> list[Path]:
+
+def publish(
+    results: Results,
+    out: Path,
+    order: Sequence[str] = (),
+    experts: Mapping[str, float] = _NONE_KNOWN,
+) -> list[Path]:
     """Write `<study>.md`, its figures and `records/<study>.json` into a folder, and its `index.md`.
 
     The index says of every study whose records lie there what it found: first those named by
-    `order`, then others.
+    `order`, then others. `experts` is what the demonstrators of tasks earn, a line in figures.
     """
     study = results.study
-    figures = draw(results, out / study.name)
+    figures = _draw(results, out / study.name, experts)
     page = out / f"{study.name}.md"
     with new_file(page) as temporary:
-        temporary.write_text(_page(results, figures), "utf-8")
+        temporary.write_text(_page(results, _figures(results, figures, experts)), "utf-8")
     records = out / "records" / f"{study.name}.json"
     with new_file(records) as temporary:
         temporary.write_text(_records(results), "utf-8")
@@ -35,6 +44,69 @@ def publish(results: Results, out: Path, order: Sequence[str] = ()) -> list[Path
     with new_file(index) as temporary:
         temporary.write_text(_index(out / "records", order), "utf-8")
     return [page, *figures, records, index]
+
+
+def redraw(records: Path, experts: Mapping[str, float] = _NONE_KNOWN) -> list[Path]:
+    """Draw the figures of a published study again, from `records/<study>.json`; nothing else.
+
+    The part of its page about figures is written anew.
+    """
+    results = read_published(records)
+    page = records.parent.parent / f"{results.study.name}.md"
+    text = page.read_text("utf-8")
+    if not _FIGURES.search(text):
+        raise InputError(f'{page}: there is no part "## Figures"; publish the study again')
+    figures = _draw(results, page.with_suffix(""), experts)
+    part = _figures(results, figures, experts)
+    with new_file(page) as temporary:
+        temporary.write_text(_FIGURES.sub(lambda _: part, text), "utf-8")
+    return [*figures, page]
+
+
+_MEANS = "Interquartile means with bootstrap 95% intervals, best first"
+_PROFILES = (
+    "Performance profiles of the best rows with bootstrap 95% intervals, best first; without tasks "
+    "where all of these are at the top"
+)
+_FIGURES = re.compile(r"^## Figures\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def _draw(results: Results, stem: Path, experts: Mapping[str, float]) -> list[Path]:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError("figures need Matplotlib: pip install 'sdil[figures]'") from None
+    from sdil.report.study_figures import draw
+
+    return draw(results, stem, experts)
+
+
+def _figures(results: Results, figures: Sequence[Path], experts: Mapping[str, float]) -> str:
+    """The part of a page about figures; SVG is shown, which is light or dark as the page is."""
+    parts = ["## Figures\n"]
+    for path in figures:
+        if path.suffix == ".svg":
+            what = _PROFILES if "-profiles" in path.name else _MEANS
+            parts.append(
+                f"![{results.study.title}]({path.name})\n\n{what} "
+                f"([PNG]({path.with_suffix('.png').name})).\n"
+            )
+    parts += [f"{line}\n" for line in captions(results, experts)]
+    return "\n".join(parts if len(parts) > 1 else [*parts, "None: nothing is measured.\n"]) + "\n"
+
+
+def _sections(some: Sequence[TextTable]) -> list[str]:
+    """Tables under headings, which give a long page its table of contents."""
+    parts, before = [], ""
+    for table in some:
+        where, _, what = table.title.partition(": ")
+        if where != before:
+            parts.append(f"## {where}\n")
+        if what:
+            parts.append(f"### {what}\n")
+        parts.append(render(table, "markdown").partition("\n\n")[2])
+        before = where
+    return parts
 
 
 def _index(records: Path, order: Sequence[str]) -> str:
@@ -52,7 +124,7 @@ def _index(records: Path, order: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def _page(results: Results, figures: list[Path]) -> str:
+def _page(results: Results, figures: str) -> str:
     study = results.study
     parts = [f"# {study.title}\n"]
     said = headline(results)
@@ -69,16 +141,11 @@ def _page(results: Results, figures: list[Path]) -> str:
     if notes(results):
         parts.append("".join(f"- **{line}**\n" for line in notes(results)))
     parts.append(_origin(results))
-    for path in figures:
-        if path.suffix == ".png":
-            what = "Performance profiles" if "-profiles" in path.name else "Interquartile means"
-            vector = path.with_suffix(".svg").name
-            parts.append(
-                f"![{study.title}]({path.name})\n\n{what} with bootstrap 95% intervals "
-                f"([SVG]({vector})).\n"
-            )
-    parts += [render(table, "markdown") for table in tables(results)]
-    parts.append(f"The records: [records/{study.name}.json](records/{study.name}.json).\n")
+    parts.append(figures.removesuffix("\n"))
+    parts += _sections(tables(results))
+    parts.append(
+        f"## Records\n\nEvery cell: [records/{study.name}.json](records/{study.name}.json).\n"
+    )
     return "\n".join(parts)
 
 
