@@ -75,6 +75,12 @@ def test_what_is_no_space_is_refused(change, message):
         Spaces.from_json(about | {"action": change})
 
 
+def test_limits_that_are_all_the_same_are_written_once():
+    about = Spaces(BOX, gym.spaces.Box(np.array([0.0, 1.0]), np.array([2.0, 2.0]))).to_json()
+    assert (about["observation"]["low"], about["observation"]["high"]) == (["-inf"], ["inf"])
+    assert (about["action"]["low"], about["action"]["high"]) == (["0.0", "1.0"], ["2.0"])
+
+
 def test_an_empty_shape_and_the_largest_are_read():
     for shape in ([], [0], [2**26]):
         box = {"type": "Box", "shape": shape, "dtype": "int8", "low": ["0"], "high": ["1"]}
