@@ -148,7 +148,7 @@ def time_answers(place: Path, repeats: int) -> list[dict[str, Any]]:
         search = page.locator("#search")
         timed("search (key)", "input", lambda: search.press("1"))
         search.fill("")
-        page.locator("#cursor").focus()
+        page.locator("#cursor").press("Home")  # there are steps to the right
         timed("next step (key)", "input", lambda: keys.press("ArrowRight"))
         slider = page.locator("#threshold")
         slider.focus()

@@ -69,6 +69,13 @@ def test_a_trajectory_does_not_change_and_is_compared_by_its_values(make_episode
         Trajectory(one.observations, [[1], [1, 2], [3]])
 
 
+def test_states_may_be_numbers_and_need_a_time_axis():
+    assert len(Trajectory(np.zeros(3), [0, 1])) == 2
+    for seen, done in ((1.0, [0]), (np.zeros(2), 0)):
+        with pytest.raises(InputError, match="need a leading time axis"):
+            Trajectory(np.asarray(seen), np.asarray(done))
+
+
 def test_values_of_steps_are_cut_by_trajectory(make_episode):
     demos = Demonstrations([make_episode(2), make_episode(3, id="b")])
     parts = demos.clean.split_steps(np.arange(5))

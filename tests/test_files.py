@@ -349,6 +349,16 @@ def test_an_empty_folder_is_free_and_a_full_one_is_not(tmp_path):
         refuse_existing(path, overwrite=True, marker="other")
 
 
+def test_places_that_are_not_there_yet_are_made(tmp_path, monkeypatch):
+    with new_folder(tmp_path / "a" / "b" / "c", overwrite=False, marker="m") as folder:
+        (folder / "m").touch()
+    write_json(tmp_path / "d" / "e" / "x.json", 1)
+    assert (tmp_path / "a" / "b" / "c" / "m").exists()
+    assert (tmp_path / "d" / "e" / "x.json").exists()
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    assert replaced_name(Path()) == tmp_path / "a" / ".b.replaced"  # "." has no name of its own
+
+
 def test_a_missing_file_of_a_folder_says_what_the_folder_is_not(tmp_path):
     with pytest.raises(InputError, match=rf"^{tmp_path} is not a run: run.json is missing$"):
         read_json(tmp_path / "run.json", what="a run")

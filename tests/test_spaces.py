@@ -21,6 +21,7 @@ from sdil.spaces import (
 )
 
 BOX = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+BOUNDED = gym.spaces.Box(np.array([0.0, 1.0]), np.array([2.0, 2.0]), dtype=np.float64)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,12 @@ def test_what_is_no_space_is_refused(change, message):
     about = Spaces(BOX, gym.spaces.Discrete(2)).to_json()
     with pytest.raises(InputError, match=f"^the action space: .*{re.escape(message)}"):
         Spaces.from_json(about | {"action": change})
+
+
+def test_limits_that_are_all_the_same_are_written_once():
+    about = Spaces(BOX, BOUNDED).to_json()
+    assert (about["observation"]["low"], about["observation"]["high"]) == (["-inf"], ["inf"])
+    assert (about["action"]["low"], about["action"]["high"]) == (["0.0", "1.0"], ["2.0"])
 
 
 def test_an_empty_shape_and_the_largest_are_read():

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from sdil.scores import JudgedSteps, StepScores
+from sdil.scores import JudgedSteps, Segment, StepScores
 
 
 def test_what_is_said_of_all_steps_is_cut_by_trajectory():
@@ -50,8 +50,10 @@ def test_segments_are_runs_of_a_skill_or_of_one_side_of_zero():
     assert [s.optimality for s in bare] == pytest.approx([0.3, -0.25, 0.2])
     by_skill = StepScores(score, np.array([3, 3, 3, 1, 1])).segments()
     assert [(s.start, s.stop, s.skill) for s in by_skill] == [(0, 3, 3), (3, 5, 1)]
-    one = StepScores(np.array([-0.2])).segments()
-    assert [(s.start, s.stop) for s in one] == [(0, 1)]
+    (one,) = StepScores(np.array([-0.2])).segments()
+    assert one == Segment(0, 1, None, -0.2)
+    with pytest.raises(FrozenInstanceError):
+        one.stop = 2
 
 
 def test_how_well_a_stretch_went_is_its_mean_quality_or_score():
