@@ -277,7 +277,8 @@ def test_made_up_data_is_read_as_it_was_written_or_refused(tmp_path_factory, lay
             refused.append(is_good)
             return
         found = [*demos.clean, *demos.noisy]
-        assert is_good  # nothing that is not finite comes in
+        unread = case["where"] == "reward" and all(t.rewards is None for t in found)
+        assert is_good or unread  # nothing that is not finite comes in
         assert len(found) == len(data)
         for now, was in zip(found, data, strict=True):
             # a text has the shortest digits of a float32, which are read as float64
