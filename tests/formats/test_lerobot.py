@@ -286,9 +286,7 @@ def _retyped(table, rng):
     return table.set_column(at, name, pa.array(columns[choice]))
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*episodes are left out"
-)  # its file has another name
+@pytest.mark.filterwarnings("ignore:.*episodes are left out")  # its file has another name
 @pytest.mark.parametrize(
     "variant",
     [
