@@ -220,3 +220,10 @@ def test_the_rule_of_hearing_is_what_it_is():
     assert not Ground(1.0, 0.2, 9).heard(0.10)
     assert (EPISODE_LEVEL, RATHER, APART, AGREES) == (0.05, 0.5, 0.6, 0.25)
     assert (MANY, PLENTY) == (8, 20)
+
+
+def test_nothing_to_go_by_is_chance():
+    """No groups, one group, and groups that gain nothing."""
+    assert NOTHING.chance == 1.0
+    assert chance_of_gain(np.array([3.0]), np.array([0])) == 1.0
+    assert chance_of_gain(np.zeros(6), np.arange(6)) == 1.0

@@ -7,9 +7,16 @@ import pytest
 from corridor import corridor, fit
 from sklearn.metrics import roc_auc_score
 
+from sdil.judges import joining
 from sdil.judges.joining import (
+    _ASSUMED,
+    _DRAWS,
+    _ERRORS,
+    _FEW_GROUPS,
+    _LINES,
     N_BINS,
     GoodShare,
+    bin_edges,
     bin_middles,
     estimate_good_share,
     weigh_signals,
@@ -116,3 +123,48 @@ def test_the_share_of_good_ones_can_be_said():
     assert judge.evidence.good_share.tolist() == [0.3, 0.3, 0.3]
     found = fit(corridor(), signals="likelihood").evidence.share()
     assert found.low < 0.58 < found.high  # that many go on towards the end
+
+
+def test_the_share_of_good_steps_line_by_line():
+    """The same by counting: steps above each line, the middle three, and groups drawn anew."""
+    draw = np.random.default_rng(5)
+    clean, noisy = draw.normal(1.0, 1.0, 60), draw.normal(0.0, 1.5, 240)
+    of_clean, of_noisy = np.arange(60) // 5, np.arange(240) // 8
+    found = estimate_good_share(clean, of_clean, noisy, of_noisy, seed=3)
+    order = np.argsort(clean)
+
+    def middle(weight: np.ndarray, of_others: np.ndarray) -> np.ndarray:
+        told = []
+        for line in _LINES:
+            reached = np.cumsum(weight[order]) / weight.sum()
+            edge = clean[order][np.flatnonzero(reached >= line)[0]]
+            above = of_others[noisy >= edge].sum() / of_others.sum()
+            told.append(above / (weight[clean >= edge].sum() / weight.sum()))
+        return np.sort(np.clip(told, 0, 1))[2:5]
+
+    rng, anew = np.random.default_rng([3, 7]), []
+    for _ in range(_DRAWS):
+        weights = [
+            rng.multinomial(n, np.full(n, 1 / n))[of] + 1e-12
+            for n, of in ((12, of_clean[order]), (30, of_noisy))
+        ]
+        of_each = np.empty(60)
+        of_each[order] = weights[0]
+        anew.append(middle(of_each, weights[1]).mean())
+    here = middle(np.ones(60), np.ones(240))
+    more = _ASSUMED + _ERRORS * (1 + _FEW_GROUPS / 12) * np.std(anew)
+    assert found.point == pytest.approx(here.mean())
+    assert found.low == pytest.approx(here.min() - more)
+    assert found.high == pytest.approx(here.max() + more)
+
+
+def test_bins_of_nothing():
+    assert bin_edges(np.full(5, np.nan)).tolist() == [np.inf] * (N_BINS - 1)
+
+
+def test_the_constants_of_joining_are_what_was_measured():
+    """docs/score.md has figures by these."""
+    assert (joining._ROUNDS, joining._TRUST, joining._ANCHOR, joining._FEW) == (5, 0.7, 5.0, 5.0)
+    assert joining._LINES == (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
+    assert (_ASSUMED, _ERRORS, _FEW_GROUPS, _DRAWS) == (0.05, 1.1, 8, 100)
+    assert (joining._FARTHER, joining._STEEP) == (3.0, 1e-3)
