@@ -13,7 +13,7 @@ from synthetic import explanation
 
 from sdil.errors import InputError
 from sdil.report.arrows import cell_arrows
-from sdil.report.page import _in_json, _pack, render
+from sdil.report.page import _hash, _in_json, _pack, render
 from sdil.report.verdict import verdict
 
 
@@ -272,3 +272,8 @@ def test_what_is_not_known_is_null_or_empty():
     still = [replace(f, moves=None) for f in rich.fixed_skills]
     sent = data_of(render(replace(rich, fixed_skills=still)))
     assert all(f["arrows"] == [] for f in sent["fixed"])
+
+
+def test_a_script_is_let_in_by_its_hash():
+    """As `openssl dgst -sha256 -binary | base64` has it, in the form of a content policy."""
+    assert _hash("alert(1)") == "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='"
