@@ -24,6 +24,7 @@ from sdil.judges.hearing import (
     separation,
     standing,
     step_level,
+    without_kin,
 )
 
 TRIES = 300
@@ -227,3 +228,11 @@ def test_nothing_to_go_by_is_chance():
     assert NOTHING.chance == 1.0
     assert chance_of_gain(np.array([3.0]), np.array([0])) == 1.0
     assert chance_of_gain(np.zeros(6), np.arange(6)) == 1.0
+
+
+def test_signals_of_time_are_not_held_against_each_other():
+    told = {n: np.zeros(3) for n in ("likelihood", "progress", "value", "efficiency")}
+    assert set(without_kin("value", told)) == {"value", "likelihood"}
+    assert set(without_kin("likelihood", told)) == set(told)
+    alone = {n: np.zeros(3) for n in ("progress", "value")}
+    assert set(without_kin("value", alone)) == {"progress", "value"}

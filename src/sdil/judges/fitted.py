@@ -19,14 +19,16 @@ from sdil.judges.asking import Question, choose
 from sdil.judges.episodes import Episodes
 from sdil.judges.evidence import EPISODE_SIGNALS, SIGNALS, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, step_level
+from sdil.judges.material import windows_of
 from sdil.judges.telling import Gathered, judge_again, learn_from, rewrite
 from sdil.judging import FORMAT_VERSION as VERSION
 from sdil.judging import JUDGE, CrossJudged, FittedJudge, Signal
 from sdil.labels import LABELS, Label, check_labels
+from sdil.relative import Relative
 from sdil.saved import write_saved
 from sdil.scores import JudgedSteps
 from sdil.spaces import Spaces
-from sdil.training import below, not_below
+from sdil.training import below, nest, not_below
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 
@@ -43,6 +45,7 @@ class EvidenceJudge(FittedJudge):
         evidence: Evidence,
         inputs: Tensor,
         *,
+        relative: Relative | None = None,
         odd: Mapping[str, str] | None = None,
         cross_judged: CrossJudged | None = None,
         gathered: Gathered | None = None,
@@ -51,7 +54,8 @@ class EvidenceJudge(FittedJudge):
         hyperparameters: dict[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        """`inputs` are the entries of an observation that vary: the others are not looked at."""
+        """`inputs` are the entries of an observation that vary: the others are not looked at;
+        `relative` says how actions are told that say where something should be."""
         self.spaces, self.name, self.seed = spaces, "evidence", seed
         self.hyperparameters = hyperparameters or {}
         self.random_state = random_state
@@ -61,7 +65,7 @@ class EvidenceJudge(FittedJudge):
         self.labels = dict(labels or {})
         """How many answers of people it knows, of each kind."""
         self.good_share = evidence.share() if evidence.heard else None
-        self._inputs = inputs
+        self._inputs, self._relative = inputs, relative
         self._double = (
             Evidence.of_tensors(evidence.state_dict(), spaces.action).double().requires_grad_(False)
         )
@@ -86,6 +90,7 @@ class EvidenceJudge(FittedJudge):
             self.spaces,
             evidence,
             self._inputs,
+            relative=self._relative,
             odd=self.odd,
             cross_judged=judge_again(self.cross_judged, self.gathered, self.evidence, evidence),
             gathered=self.gathered,
@@ -175,7 +180,7 @@ class EvidenceJudge(FittedJudge):
         return lambda observations: said(observations[:, self._inputs])
 
     def _windows(self, packed: Trajectories) -> Windows:
-        return Windows(packed, 0, self._inputs)
+        return windows_of(packed, self._inputs, self._relative)
 
     def tensors(self) -> dict[str, Tensor]:
         state = {} if self.random_state is None else {"random_state": self.random_state}
@@ -189,6 +194,8 @@ class EvidenceJudge(FittedJudge):
                 state["cross_judged.clean"] = torch.from_numpy(self.cross_judged.clean)
         if self.gathered is not None:
             state |= {f"gathered.{name}": t for name, t in self.gathered.tensors().items()}
+        if self._relative is not None:
+            state |= nest("relative", self._relative.tensors())
         odd = _as_tensor(json.dumps(self.odd))
         return {**self.evidence.state_dict(), "inputs": self._inputs, "odd": odd, **state}
 
@@ -201,6 +208,7 @@ class EvidenceJudge(FittedJudge):
     ) -> EvidenceJudge:
         own, of_folds = not_below(tensors, "cross_judged"), below(tensors, "cross_judged")
         own, kept = not_below(own, "gathered"), below(own, "gathered")
+        own, follows = not_below(own, "relative"), below(own, "relative")
         inputs, odd, state = own.pop("inputs"), own.pop("odd"), own.pop("random_state", None)
         cross_judged = None
         if of_folds:
@@ -214,6 +222,7 @@ class EvidenceJudge(FittedJudge):
             spaces,
             Evidence.of_tensors(own, spaces.action),
             inputs,
+            relative=Relative.of_tensors(follows) if follows else None,
             odd=json.loads(_as_text(odd)),
             cross_judged=cross_judged,
             gathered=Gathered.of_tensors(kept) if kept else None,  # of before: none

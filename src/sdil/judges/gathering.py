@@ -23,6 +23,7 @@ from sdil.judges.hearing import (
     separation,
     standing,
     step_level,
+    without_kin,
 )
 from sdil.judges.joining import bin_middles, estimate_good_share, weigh_signals, worth
 from sdil.judges.material import Material
@@ -93,19 +94,23 @@ class Gathering:
         noisy ones is about something else: whoever goes straight to a wrong place is efficient, and
         where demonstrations end may be nowhere in particular. Of a signal that knows the aim only
         plenty of clean groups can say so; of few, agreement alone does not speak for one that does
-        not, where others are heard that do."""
+        not, where others are heard that do. Where actions are real numbers, signals that know the
+        aim are all learned from the same time that passed: they are held against the likelihood, be
+        the clean groups few or many."""
         clean, noisy = self._acting
         groups = len(np.unique(self.material.group[clean]))
+        learned = not self.witnesses.n_counted
         while len(self.heard) > 1:
             told = {n: self.told[n][noisy] for n in self.heard}
             agreement = {
-                name: agreement_with_others(name, told)
+                name: agreement_with_others(name, without_kin(name, told) if learned else told)
                 for name in self.heard
-                if name in UNANCHORED or (name != "likelihood" and groups >= PLENTY)
+                if name in UNANCHORED or (name != "likelihood" and (groups >= PLENTY or learned))
                 if separation(self.told[name][clean], told[name]) < APART
             }
             stranger = min(agreement, key=lambda name: agreement[name], default=None)
             aimed = groups < MANY and bool({"progress", "value"} & set(self.heard))
+            aimed &= stranger in UNANCHORED
             if stranger is None or (agreement[stranger] >= AGREES and not aimed):
                 return
             self.heard.remove(stranger)

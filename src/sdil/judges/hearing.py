@@ -32,6 +32,9 @@ UNHARMED = 0.5
 """Consensus on real actions is heard where it rather predicts clean groups better than worse."""
 UNANCHORED = ("efficiency",)
 """Step signals that know nothing of what clean demonstrations aim at."""
+OF_TIME = ("progress", "value", "efficiency")
+"""Signals that of real actions are all learned from how long things took: that they agree with each
+other says nothing for any of them."""
 APART, AGREES = 0.6, 0.25
 """Areas and rank correlations from which on a signal of steps is taken to be about the same."""
 _MAY_HOLD_A_BAD_ONE = 4  # clean groups
@@ -112,6 +115,13 @@ def separation(clean: Array, noisy: Array) -> float:
         return 0.5
     ranks = rankdata(np.concatenate([a, b]))[: len(a)]
     return float((ranks.mean() - (len(a) + 1) / 2) / len(b))
+
+
+def without_kin(name: str, told: Mapping[str, Array]) -> dict[str, Array]:
+    """What a signal can be held against, beside itself: others that are not learned from the same;
+    all where there are no such."""
+    mine = {n: t for n, t in told.items() if n == name or n not in OF_TIME or name not in OF_TIME}
+    return mine if len(mine) > 1 else dict(told)
 
 
 def agreement_with_others(name: str, told: Mapping[str, Array]) -> float:

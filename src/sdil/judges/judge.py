@@ -74,6 +74,7 @@ class Judge:
             demos.spaces,
             evidence,
             material.inputs,
+            relative=material.relative,
             odd=odd,
             cross_judged=gathering.cross_judged(demos),
             gathered=gathering.gathered(demos),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.relative import Relative
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows, varying_inputs
@@ -32,6 +33,8 @@ class Material:
     windows: Windows
     inputs: Tensor
     """The entries of an observation that vary: the others are not looked at."""
+    relative: Relative | None
+    """How actions are told that say where something should be."""
     n_clean: int
     n_train: int
     """Clean and noisy steps together."""
@@ -71,9 +74,11 @@ class Material:
         for groups in (clean, others):
             fold[rng.permutation(groups)] = np.arange(len(groups)) % (n_folds or FOLDS)
         steps = np.repeat(np.arange(len(both)), both.lengths)
+        relative = Relative.find(train, demos.spaces)
         return Material(
-            windows=Windows(both, 0, inputs),
+            windows=windows_of(both, inputs, relative),
             inputs=inputs,
+            relative=relative,
             n_clean=demos.clean.n_steps,
             n_train=train.n_steps,
             trajectory=steps,
@@ -154,6 +159,14 @@ class Pools:
             drawn = torch.rand(len(self._sizes), count, generator=generator, dtype=torch.float64)
             at = torch.searchsorted(self._reached, drawn)
         return self._steps.gather(1, at.minimum(self._last))
+
+
+def windows_of(packed: Trajectories, inputs: Tensor, relative: Relative | None) -> Windows:
+    """Steps as the judge sees them."""
+    windows = Windows(packed, 0, inputs)
+    if relative is not None:
+        windows.actions = relative.of(packed)
+    return windows
 
 
 def _together(demos: Demonstrations, valid: Demonstrations) -> Trajectories:
