@@ -36,7 +36,8 @@ def test_the_line_is_found_and_taken_off(slope):
     assert found is not None
     assert found.entry.tolist() == [1, -1, -1]
     assert found.slope[0] == pytest.approx(slope, rel=0.01)
-    assert (found.slope[1:] == 0).all() and (found.offset[1:] == 0).all()
+    assert (found.slope[1:] == 0).all()
+    assert (found.offset[1:] == 0).all()
     told = found.of(demos.noisy).numpy()[demos.noisy.steps()]
     raw = demos.noisy.actions[demos.noisy.steps()]
     left = raw[:, 0] - (
