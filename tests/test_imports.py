@@ -29,7 +29,7 @@ BASE_ORDER = {
     "several": {"demonstrations", "errors", "spaces", "trajectories"},
     "labels": {"demonstrations", "errors", "files", "spaces"},
     "windows": {"spaces", "trajectories"},
-    "relative": {"spaces", "trajectories", "windows"},
+    "relative": {"windows"},
     "table": {"spaces"},
     "simulators": {"errors", "named", "nested", "spaces", "table"},
     "markov": {"errors", "spaces"},

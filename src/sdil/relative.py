@@ -12,14 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import gymnasium as gym
-import numpy as np
 import torch
 from torch import Tensor
 
-from sdil.spaces import Array, Spaces
-from sdil.trajectories import Trajectories
-from sdil.windows import STEPS_AT_ONCE, as_tensor
+from sdil.windows import STEPS_AT_ONCE, Windows
 
 FOLLOWS = 0.75
 """The least share of the variance of an entry that an observation must tell by a line."""
@@ -27,81 +23,87 @@ FOLLOWS = 0.75
 
 @dataclass(frozen=True, eq=False)
 class Relative:
-    """Which entry of the observation each entry of an action follows, and by which line."""
+    """Which entry of the observation each of D entries of an action follows, and by which line."""
 
-    entry: Array
-    """Of the observation; -1 where it follows none. (D,)"""
-    slope: Array
+    entry: Tensor
+    """Of the observation, as windows show it; 0 where it follows none. (D,)"""
+    slope: Tensor
     """0 where it follows none. (D,)"""
-    offset: Array
+    offset: Tensor
     """(D,)"""
+    left: Tensor
+    """The standard deviation of what is left; 0 where it follows none. (D,)"""
 
     @staticmethod
-    def find(trajectories: Trajectories, spaces: Spaces) -> Relative | None:
+    def find(windows: Windows) -> Relative | None:
         """None where no entry follows one; only vectors of real numbers can."""
-        action, observation = spaces.action, spaces.observation
-        vectors = all(
-            isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.dtype.kind == "f"
-            for space in (action, observation)
-        )
-        if not vectors or not len(trajectories):
+        states, actions = windows.observations, windows.actions
+        vectors = all(x.ndim == 2 and x.is_floating_point() for x in (states, actions))
+        if not vectors or not len(windows):
             return None
-        rows, steps = trajectories.rows(), trajectories.steps()
-        first = _at(trajectories, rows[:1], steps[:1])[0]  # against cancellation
-        n = len(first)
-        total, products = np.zeros(n), np.zeros((n, n))
-        for begin in range(0, len(rows), STEPS_AT_ONCE):
+        n = states.shape[1]
+        first = _at(windows, slice(0, 1))[0]  # against cancellation
+        total, products = torch.zeros_like(first), first.new_zeros(len(first), len(first))
+        two = torch.ones(len(first) - n, dtype=torch.bool)
+        values = actions[windows.steps]
+        low, high = values.min(0).values, values.max(0).values
+        for begin in range(0, len(windows), STEPS_AT_ONCE):
             part = slice(begin, begin + STEPS_AT_ONCE)
-            both = _at(trajectories, rows[part], steps[part]) - first
+            both = _at(windows, part) - first
             total += both.sum(0)
             products += both.T @ both
-        mean = total / len(rows)
-        shared = products / len(rows) - np.outer(mean, mean)  # covariances
-        split = len(first) - trajectories.actions.shape[1]
-        told, wide = shared[:split, split:], np.diag(shared).clip(min=0.0)  # (I, D), (I + D,)
-        least = 1e-9 * (1 + first**2)
-        known = (wide[:split] > least[:split])[:, None] & (wide[split:] > least[split:])
-        safe = np.where(known, wide[:split, None] * wide[split:], 1.0)
-        share = np.where(known, told**2 / safe, 0.0)  # of the variance that a line tells (I, D)
-        entry, at = share.argmax(0), np.arange(share.shape[1])
-        follows = (share[entry, at] >= FOLLOWS) & ~_two_valued(trajectories, steps)
-        if not follows.any():
+            two &= ((values[part] == low) | (values[part] == high)).all(0)
+        mean = total / len(windows)
+        shared = products / len(windows) - torch.outer(mean, mean)  # covariances
+        told, wide = shared[:n, n:], shared.diagonal().clamp(min=0.0)  # (I, D), (I + D,)
+        varies = wide > 1e-9 * (1 + first.square())
+        known = varies[:n, None] & varies[n:]
+        share = torch.where(known, told.square(), 0.0) / torch.where(
+            known, wide[:n, None] * wide[n:], 1.0
+        )  # of the variance that a line tells (I, D)
+        best, entry = share.max(0)
+        follows = (best >= FOLLOWS) & ~two
+        if not bool(follows.any()):
             return None
-        slope = np.where(follows, told[entry, at] / np.where(follows, wide[entry], 1.0), 0.0)
+        entry = torch.where(follows, entry, 0)
+        at = torch.arange(len(entry))
+        slope = torch.where(follows, told[entry, at], 0.0) / torch.where(follows, wide[entry], 1.0)
         centre = mean + first
-        offset = np.where(follows, centre[split:] - slope * centre[entry], 0.0)
-        return Relative(np.where(follows, entry, -1), slope, offset)
+        offset = torch.where(follows, centre[n:] - slope * centre[entry], 0.0)
+        left = torch.where(follows, (wide[n:] * (1 - best)).clamp(min=0.0).sqrt(), 0.0)
+        return Relative(entry, slope, offset, left)
 
-    def of(self, trajectories: Trajectories) -> Tensor:
-        """The flat actions of trajectories, told so. (S, D)"""
-        actions, states = as_tensor(trajectories.actions), as_tensor(trajectories.observations)
-        found = actions.clone()
-        rows, steps = (torch.from_numpy(x) for x in (trajectories.rows(), trajectories.steps()))
-        for row, step in zip(rows.split(STEPS_AT_ONCE), steps.split(STEPS_AT_ONCE), strict=True):
-            apart = actions[step].double() - self.line(states[row])
-            found[step] = apart.to(actions.dtype)
+    def of(self, windows: Windows) -> Tensor:
+        """The flat actions of windows, told so. (S, D)"""
+        found = windows.actions.clone()
+        for row, step in zip(
+            windows.rows.split(STEPS_AT_ONCE), windows.steps.split(STEPS_AT_ONCE), strict=True
+        ):
+            apart = found[step].double() - self.line(windows.observations[row])
+            found[step] = apart.to(found.dtype)
         return found
 
     def line(self, states: Tensor) -> Tensor:
         """What is taken off. (..., I) to (..., D)"""
-        entry = torch.from_numpy(self.entry.clip(min=0))
-        slope, offset = torch.from_numpy(self.slope), torch.from_numpy(self.offset)
-        return states[..., entry].double() * slope + offset
+        return states[..., self.entry].double() * self.slope + self.offset
 
     def tensors(self) -> dict[str, Tensor]:
-        return {name: torch.from_numpy(value) for name, value in vars(self).items()}
+        return dict(vars(self))
 
     @staticmethod
     def of_tensors(tensors: dict[str, Tensor]) -> Relative:
-        return Relative(**{name: value.numpy() for name, value in tensors.items()})
+        return Relative(**tensors)
 
 
-def _at(trajectories: Trajectories, rows: Array, steps: Array) -> Array:
+def told_so(windows: Windows) -> Relative | None:
+    """Tell the actions of windows so, where any follow; how it was done."""
+    relative = Relative.find(windows)
+    if relative is not None:
+        windows.actions = relative.of(windows)
+    return relative
+
+
+def _at(windows: Windows, part: slice) -> Tensor:
     """States beside actions. (n, I + D)"""
-    return np.hstack([trajectories.observations[rows], trajectories.actions[steps]]).astype(float)
-
-
-def _two_valued(trajectories: Trajectories, steps: Array) -> Array:
-    """Entries that take two values: a choice, not a place. (D,)"""
-    actions = trajectories.actions[steps]
-    return np.asarray(((actions == actions.min(0)) | (actions == actions.max(0))).all(0))
+    states = windows.observations[windows.rows[part]].double()
+    return torch.cat([states, windows.actions[windows.steps[part]].double()], 1)

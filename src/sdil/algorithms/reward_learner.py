@@ -182,7 +182,7 @@ class RewardLearner(ABC):
             train, held_out = hold_out(demos, valid, seed=seed)
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
-            network.fit_to(Windows(train.all, 0))
+            network.fit_to(Windows(train.all, 0), leans=False)
             windows = Windows(self.imitated(train), self.look_back)
             lesson = Lesson(train, windows, network, generator)
             valid_windows = None if held_out is None else Windows(held_out, self.look_back)

@@ -28,7 +28,13 @@ class Mixture(Real):
         each = outputs.unflatten(-1, (-1, 1 + 2 * self.encoded))
         weights = each[..., 0].log_softmax(-1)
         raw, spread = each[..., 1:].split(self.encoded, -1)
-        return weights, raw, ((self.floor + F.softplus(spread)) * self.widened).log()
+        wide = (self.floor + F.softplus(spread)) * self.widened
+        return weights, raw, (wide * self.fine if self.leans else wide).log()
+
+    def lean(self, outputs: Tensor, line: Tensor) -> Tensor:
+        each = outputs.unflatten(-1, (-1, 1 + 2 * self.encoded))
+        added = F.pad(self._leaning(line), (1, self.encoded))  # beside weights and spreads
+        return (each + added[..., None, :]).flatten(-2)
 
     def log_density(
         self, outputs: Tensor, units: Tensor, temperature: float | Tensor = 1.0
@@ -83,7 +89,7 @@ class Mixture(Real):
         """One Gaussian, or for entries that take two values how often each is taken."""
         raw, middle = self._raw(units.mean(0)), (self.low + self.high) / 2
         often = (((units > middle).float().sum(0) + 1.0) / (len(units) + 2.0)).logit()
-        wide = (units.std(0, correction=0) - self.floor).clamp(min=1e-3)
+        wide = (units.std(0, correction=0) / self.fine - self.floor).clamp(min=1e-3)
         spread = wide + torch.log(-torch.expm1(-wide))
         one = torch.cat([torch.zeros(1), torch.where(self.is_choice, often, raw), spread])
         each = one.repeat(self.size // len(one), 1)

@@ -36,6 +36,10 @@ class Real(ActionHead):
     """Entries that wrap. (D,)"""
     values: Tensor
     """The lowest and the highest of each entry, exactly as recorded. (2, D)"""
+    follows: Tensor
+    """Entries that say where something should be, and follow where it is. (D,)"""
+    fine: Tensor
+    """The spread of what is left of those then, in that of the data; 1 of others. (D,)"""
     widened: Tensor
     """By which the spread is multiplied after training. ()"""
 
@@ -50,6 +54,8 @@ class Real(ActionHead):
         self.register_buffer("high", torch.ones(n))
         self.register_buffer("is_choice", torch.zeros(n, dtype=torch.bool))
         self.register_buffer("is_angle", torch.from_numpy(_angles(space)))
+        self.register_buffer("follows", torch.zeros(n, dtype=torch.bool))
+        self.register_buffer("fine", torch.ones(n))
         self.register_buffer("widened", torch.ones(()))
         self.register_buffer("values", torch.zeros(2, n, dtype=torch.float64))
         self._limits = (
@@ -72,6 +78,24 @@ class Real(ActionHead):
         self.spread.copy_(spread)
         self.low.copy_((low - mean) / spread)
         self.high.copy_((high - mean) / spread)
+
+    def follow(self, left: Tensor) -> None:
+        """Let entries whose spread would be `left` follow a line that a network gives (`lean`); 0
+        where one does not. (D,)"""
+        self.follows.copy_(left > 0)
+        self.fine.copy_(torch.where(left > 0, left / self.spread, 1.0))
+
+    @property
+    def leans(self) -> bool:
+        return bool(self.follows.any())
+
+    @abstractmethod
+    def lean(self, outputs: Tensor, line: Tensor) -> Tensor:
+        """Outputs whose means are told from a line, in units of the data. (..., D)"""
+
+    def _leaning(self, line: Tensor) -> Tensor:
+        """What is added to raw means. (..., D)"""
+        return torch.where(self.follows, line / self.fine, 0.0)
 
     def encode(self, actions: Tensor) -> Tensor:
         """In units of the data."""
@@ -179,12 +203,14 @@ class Real(ActionHead):
     def _within(self, raw: Tensor) -> Tensor:
         """Means within what the data shows."""
         middle, reach = self._reach()
-        return middle + reach * torch.tanh(raw)
+        within = middle + reach * torch.tanh(raw)
+        return torch.where(self.follows, raw * self.fine, within) if self.leans else within
 
     def _raw(self, means: Tensor) -> Tensor:
         """The inverse."""
         middle, reach = self._reach()
-        return ((means - middle) / reach).clamp(-0.999, 0.999).atanh()
+        raw = ((means - middle) / reach).clamp(-0.999, 0.999).atanh()
+        return torch.where(self.follows, means / self.fine, raw) if self.leans else raw
 
     def _nearest_choice(self, units: Tensor) -> Tensor:
         """Entries that take two values take one of them."""

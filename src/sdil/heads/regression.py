@@ -16,10 +16,13 @@ class Regression(Real):
         super().__init__(space, floor)
         self.size = self.encoded
 
+    def lean(self, outputs: Tensor, line: Tensor) -> Tensor:
+        return outputs + self._leaning(line)
+
     def log_density(
         self, outputs: Tensor, units: Tensor, temperature: float | Tensor = 1.0
     ) -> Tensor:
-        spread = self.widened * temperature
+        spread = self._wide(temperature)
         apart = self.apart_in_units(units, self._within(outputs)) / spread
         return (-0.5 * apart.square() - spread.log() - HALF_LOG_TURN).sum(-1)
 
@@ -30,10 +33,10 @@ class Regression(Real):
         return torch.randn((*shape, self.encoded), generator=generator)
 
     def pick(self, outputs: Tensor, noise: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        return self._nearest_choice(self._within(outputs) + temperature * self.widened * noise)
+        return self._nearest_choice(self._within(outputs) + self._wide(temperature) * noise)
 
     def entropy(self, outputs: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        each = (self.widened * temperature).log() + HALF_LOG_TURN + 0.5
+        each = self._wide(temperature).log() + HALF_LOG_TURN + 0.5
         return each.to(outputs.dtype).expand(outputs.shape).sum(-1)
 
     def usual_in_units(self, units: Tensor) -> Tensor:
@@ -42,3 +45,7 @@ class Regression(Real):
     def mix(self, log_weights: Tensor, outputs: Tensor) -> Tensor:
         """The mean: least squares knows no more."""
         return (log_weights.exp()[..., None] * outputs).sum(-2)
+
+    def _wide(self, temperature: float | Tensor) -> Tensor:
+        wide = self.widened * temperature
+        return wide * self.fine if self.leans else wide

@@ -74,7 +74,7 @@ class Material:
         for groups in (clean, others):
             fold[rng.permutation(groups)] = np.arange(len(groups)) % (n_folds or FOLDS)
         steps = np.repeat(np.arange(len(both)), both.lengths)
-        relative = Relative.find(train, demos.spaces)
+        relative = Relative.find(Windows(train, 0, inputs))
         return Material(
             windows=windows_of(both, inputs, relative),
             inputs=inputs,
@@ -165,7 +165,7 @@ def windows_of(packed: Trajectories, inputs: Tensor, relative: Relative | None) 
     """Steps as the judge sees them."""
     windows = Windows(packed, 0, inputs)
     if relative is not None:
-        windows.actions = relative.of(packed)
+        windows.actions = relative.of(windows)
     return windows
 
 

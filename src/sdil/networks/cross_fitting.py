@@ -21,6 +21,7 @@ from sdil.demonstrations import Demonstrations, split_groups
 from sdil.heads import ActionHead, make_head
 from sdil.networks.encoders import RecordedFeatures, WindowFeatures
 from sdil.networks.ensemble import Ensemble
+from sdil.relative import told_so
 from sdil.spaces import Array, require_vectors
 from sdil.training import seeded
 from sdil.windows import STEPS_AT_ONCE, Windows, varying_inputs
@@ -159,6 +160,7 @@ def cross_fit(
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
     windows = Windows(everything, look_back, varying_inputs(everything))
+    told_so(windows)
     actions = windows.actions_at(torch.arange(len(windows)))
     head = make_head(demos.spaces.action)
     head.fit(actions)

@@ -74,6 +74,11 @@ class SkillModel(nn.Module):
         self.of_embedding = nn.Parameter(torch.zeros(a.hidden, a.skill_size)) if a.history else None
         """What `pi_low` sees of `z'_t` beside the skill that it stands for: at first nothing."""
 
+    def lean_on(self, windows: Windows) -> None:
+        """Find in recorded steps which actions follow which states; scales are known already."""
+        if self.pi_low.leaning is not None:
+            self.pi_low.leaning.fit(windows, self.pi_low.standardise, self.head)
+
     def seen_of(self, embeddings: Tensor) -> Tensor | None:
         """What is added to the first layer of `pi_low`. (B, hidden)"""
         return None if self.of_embedding is None else F.linear(embeddings, self.of_embedding)

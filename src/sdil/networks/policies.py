@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sdil.heads import FLOOR, MODES, Distribution, Reduction, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import WindowFeatures, mlp
+from sdil.networks.leaning import Leaning
 from sdil.policy import Policy
 from sdil.spaces import Spaces, element_shape
 from sdil.windows import Window, Windows
@@ -54,21 +55,32 @@ class PlainNetwork(nn.Module):
         self.features = WindowFeatures(observation_size, self.head, architecture.look_back)
         sizes = architecture.hidden, architecture.layers, self.chunk * self.head.size
         self.body = mlp(self.features.size, *sizes)
+        self.leaning = Leaning.of(self.head)
 
-    def fit_to(self, windows: Windows) -> None:
-        """Take the scale of states and actions from the training steps."""
+    def fit_to(self, windows: Windows, *, leans: bool = True) -> None:
+        """Take the scale of states and actions from the training steps, and unless told otherwise
+        which actions follow which states."""
         self.features.standardise.fit(windows)
         self.head.fit(windows.actions[windows.steps])
+        if self.leaning is not None and leans:
+            self.leaning.fit(windows, self.features.standardise, self.head)
 
     def forward(self, window: Window) -> Tensor:
         """Of the action of now. (B, head.size)"""
-        outputs: Tensor = self.body(self.features(window))
-        return outputs if self.chunk == 1 else outputs[:, : self.head.size]
+        features = self.features(window)
+        outputs: Tensor = self.body(features)
+        return self._lean(outputs if self.chunk == 1 else outputs[:, : self.head.size], features)
 
     def ahead(self, window: Window) -> Tensor:
         """Of the action of now and of those that follow. (B, chunk, head.size)"""
-        outputs: Tensor = self.body(self.features(window))
-        return outputs.unflatten(1, (self.chunk, self.head.size))
+        features = self.features(window)
+        outputs: Tensor = self.body(features).unflatten(1, (self.chunk, self.head.size))
+        return self._lean(outputs, features[:, None])
+
+    def _lean(self, outputs: Tensor, features: Tensor) -> Tensor:
+        if self.leaning is None:
+            return outputs
+        return self.leaning(outputs, features[..., : self.features.observation_size], self.head)
 
     def nll(self, windows: Windows, index: Tensor, reduction: Reduction = "none") -> Tensor:
         """`-log pi(a_t | window)` of these steps (B,), or their mean or sum; where it predicts

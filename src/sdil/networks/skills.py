@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sdil.heads import ActionHead
 from sdil.networks.encoders import Standardise, mlp
+from sdil.networks.leaning import Leaning
 
 _SLOPE = 0.1  # of LeakyReLU below zero
 
@@ -62,6 +63,7 @@ class SkillPolicy(nn.Module):
         self.of_state, self.of_skill = _split_layer(observation_size, skill_size, hidden)
         self.body = mlp(hidden, hidden, layers - 1, head.size)
         self._head = (head,)
+        self.leaning = Leaning.of(head)
 
     def forward(self, states: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
         """What else is `seen` is added to the first layer. (B, hidden)"""
@@ -70,22 +72,26 @@ class SkillPolicy(nn.Module):
     def act(self, standardised: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
         """The same for states that are standardised already."""
         first = self.of_state(standardised) + self.of_skill(skills)
-        return self._rest(first if seen is None else first + seen)
+        return self._rest(first if seen is None else first + seen, standardised)
 
     def for_every_skill(
         self, states: Tensor, prototypes: Tensor, seen: Tensor | None = None
     ) -> Tensor:
         """The same under each of the K skills. (B, K, head.size)"""
-        of_state = self.of_state(self.standardise(states))  # (B, hidden)
+        standardised = self.standardise(states)
+        of_state = self.of_state(standardised)  # (B, hidden)
         of_state = of_state if seen is None else of_state + seen
-        return self._rest(of_state[:, None] + self.of_skill(prototypes))
+        return self._rest(of_state[:, None] + self.of_skill(prototypes), standardised[:, None])
 
     def soften(self, temperature: float) -> None:
         """Make it less sure of the same, for good."""
         self._head[0].soften(self.body, temperature)
 
-    def _rest(self, first: Tensor) -> Tensor:
-        return self.body(F.leaky_relu(first, _SLOPE))  # (..., head.size)
+    def _rest(self, first: Tensor, standardised: Tensor) -> Tensor:
+        outputs: Tensor = self.body(F.leaky_relu(first, _SLOPE))  # (..., head.size)
+        if self.leaning is None:
+            return outputs
+        return self.leaning(outputs, standardised, self._head[0])
 
 
 class Compatibility(nn.Module):

@@ -82,6 +82,8 @@ def first_models(
     statistics = discovered.encoder.features.standardise.state_dict()
     for part in (discovered.pi_low, model.encoder.features, model.pi_low):
         part.standardise.load_state_dict(statistics)
+    for each in (discovered, model):
+        each.lean_on(steps.windows)
     return discovered, model, T
 
 
