@@ -117,6 +117,7 @@ class Trajectories(Sequence[Trajectory]):
         terminated: Array,
         ids: tuple[str, ...],
         groups: tuple[str | None, ...],
+        digests: Array | None = None,
     ) -> None:
         self.observations = _read_only(observations)
         self.actions = _read_only(actions)
@@ -129,6 +130,8 @@ class Trajectories(Sequence[Trajectory]):
         self.terminated = _read_only(terminated)
         self.ids = ids
         self.groups = groups
+        self.digests = digests
+        """SHA-256 of the observations of each trajectory, where a file knows them. (N, 32) bytes"""
 
     @staticmethod
     def pack(trajectories: Iterable[Trajectory], spaces: Spaces) -> Trajectories:
@@ -181,14 +184,16 @@ class Trajectories(Sequence[Trajectory]):
             terminated=self.terminated[chosen],
             ids=tuple(self.ids[i] for i in chosen),
             groups=tuple(self.groups[i] for i in chosen),
+            digests=None if self.digests is None else self.digests[chosen],
         )
 
     def blocks(self, steps: int) -> list[Trajectories]:
         """Trajectories one after the other, about so many steps at a time, each block over its own
         part of the flat arrays; all of them as one where they lie in another order or apart."""
         rows = self.lengths + self.has_final
-        together = (np.diff(self.first_row) == rows[:-1]).all()
-        if self.n_steps <= steps or not (together and (np.diff(self.first_step) > 0).all()):
+        apart = np.diff(self.first_row)  # of a mapped file one row more where the last is unknown
+        in_order = (apart == rows[:-1]).all() or (apart == self.lengths[:-1] + 1).all()
+        if self.n_steps <= steps or not (in_order and (np.diff(self.first_step) > 0).all()):
             return [self]
         number = (np.cumsum(self.lengths) - 1) // steps  # of the block in which each ends
         edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(self)]
@@ -212,6 +217,7 @@ class Trajectories(Sequence[Trajectory]):
             terminated=some.terminated,
             ids=some.ids,
             groups=some.groups,
+            digests=some.digests,
         )
 
     @property
