@@ -252,3 +252,22 @@ def test_many_rows_are_found_by_a_tree_of_three_levels(tmp_path):
     sdil.save_demonstrations(demos, tmp_path / "x")
     (episode,) = MinariDataset(tmp_path / "x/clean-v0/data").iterate_episodes()
     np.testing.assert_array_equal(episode.observations["a"], numbers)
+
+
+def test_episodes_that_lie_in_a_file_stay_there(tmp_path, space):
+    sdil.save_demonstrations(make(space), tmp_path / "x")
+    demos = sdil.load_demonstrations(tmp_path / "x")
+    whole = demos.all.observations
+    a, b, c, d = demos.all
+    part = sdil.Trajectory(c.observations[40:61], c.actions[40:60], id="a part of c")
+    chosen = sdil.Demonstrations([d, part], [a], demos.spaces)
+    assert chosen.clean.observations is whole
+    assert chosen.clean[0] == d
+    assert chosen.clean[1] == part
+    assert chosen.noisy[0] == a
+    beside = sdil.Trajectory(b.observations.copy(), b.actions, id="b")
+    mixed = sdil.Demonstrations([d, beside], [a], demos.spaces)
+    assert not np.shares_memory(mixed.clean.observations, whole)
+    assert mixed.clean[0] == d
+    sdil.save_demonstrations(chosen, tmp_path / "y")
+    assert sdil.load_demonstrations(tmp_path / "y") == chosen

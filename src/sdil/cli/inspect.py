@@ -34,6 +34,7 @@ def inspect(
     features: str | None = None,
     actions: str | None = None,
     every: int | None = None,
+    image_size: str | None = None,
     task: str | None = None,
     group: str | None = None,
     format: Annotated[str | None, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = None,
@@ -55,6 +56,7 @@ def inspect(
         features: What is seen.
         actions: What is done.
         every: Each n-th frame.
+        image_size: The size of pictures, where cameras are among the features.
         task: Which of several tasks.
         group: The column of episodes whose values a split keeps together.
         format: How to read it, where it is not recognised.
@@ -68,6 +70,7 @@ def inspect(
     chosen = {
         **{"clean": clean, "noisy": noisy, "features": features, "actions": actions},
         **{"every": None if every is None else str(every), "task": task, "group": group},
+        "image_size": image_size,
         **{"table": table, "episode": episode, "time": time},
     }
     if format is not None or is_source(folder):

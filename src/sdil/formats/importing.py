@@ -34,7 +34,7 @@ from sdil.files import (
 from sdil.formats.checksums import write_about
 from sdil.formats.episodes import FILE, PLACES, EpisodeFile
 from sdil.formats.folder import FORMAT_VERSION
-from sdil.formats.mapped import Laid, MappedFile, is_mapped, remove_part, save_digests
+from sdil.formats.mapped import Laid, MappedFile, is_mapped, remove_part, row_bytes, save_digests
 from sdil.formats.mapping import mapped_to_json
 from sdil.formats.minari import Notes
 from sdil.formats.origin import Numbered
@@ -360,8 +360,12 @@ def _size(reading: Reading) -> int:
     clean, noisy, _ = reading.sets
     chosen = (*clean, *noisy)
     steps = sum(reading.source.episodes[i].steps for i in chosen) // reading.every
-    row = reading.observation.width * reading.observation.dtype.itemsize
-    row += reading.action.width * reading.action.dtype.itemsize + 10
+    row = row_bytes(reading.spaces.observation)
+    if _laid(reading) is not None:  # whose rows are there twice
+        steps += sum(reading.source.episodes[i].steps for i in clean) // reading.every + len(clean)
+    row += (
+        50 * len(reading.cameras) + 50 + reading.action.width * reading.action.dtype.itemsize + 10
+    )
     return (steps + len(chosen)) * row + 8_000 * len(chosen) + 200_000
 
 
