@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.fetching import Fetching
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
@@ -96,6 +97,7 @@ class Windows:
         """With `inputs`, only these entries of each observation: a copy, and a smaller one."""
         self.look_back = look_back
         self.observations = as_tensor(trajectories.observations)
+        self.fetch = Fetching(trajectories.observations)
         if inputs is not None and len(inputs) < self.observations.shape[1]:
             self.observations = self.observations.index_select(1, inputs)
         self.actions = as_tensor(trajectories.actions)
@@ -128,6 +130,8 @@ class Windows:
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""
         rows = self.rows.index_select(0, index)
+        if self.fetch.lies_in_file:
+            self.fetch(rows.cpu().numpy(), self.look_back)
         if self.look_back == 0:  # then steps and times are not looked at
             return cut(self.observations, self.actions, rows, rows, rows, 0)
         steps = self.steps.index_select(0, index)
@@ -151,6 +155,8 @@ class Windows:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
         exists = self.has_next.index_select(0, index)
         rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
+        if self.fetch.lies_in_file:
+            self.fetch(rows.cpu().numpy())
         states = self.observations.index_select(0, rows)
         return states.mul_(_spread(exists, states)), exists
 

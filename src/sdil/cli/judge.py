@@ -22,6 +22,7 @@ from sdil.cli.fitting import (
     Clean,
     Every,
     Features,
+    ImageSize,
     OneTask,
     as_json,
     asks_to_resume,
@@ -105,6 +106,7 @@ class JudgeOptions:
     ] = None
     clean: Clean = None
     features: Features = None
+    image_size: ImageSize = None
     actions: Actions = None
     every: Every = None
     task: OneTask = None

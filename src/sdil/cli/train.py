@@ -16,6 +16,7 @@ from sdil.cli.fitting import (
     Clean,
     Every,
     Features,
+    ImageSize,
     OneTask,
     as_json,
     asks_to_resume,
@@ -112,6 +113,7 @@ class TrainOptions:
     ] = False
     clean: Clean = None
     features: Features = None
+    image_size: ImageSize = None
     actions: Actions = None
     every: Every = None
     task: OneTask = None

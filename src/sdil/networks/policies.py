@@ -12,8 +12,9 @@ from sdil.heads import FLOOR, MODES, Distribution, Reduction, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import WindowFeatures, mlp
 from sdil.networks.leaning import Leaning
+from sdil.observations import observation_shape
 from sdil.policy import Policy
-from sdil.spaces import Spaces, element_shape
+from sdil.spaces import Spaces
 from sdil.windows import Window, Windows
 
 
@@ -44,7 +45,7 @@ class PlainNetwork(nn.Module):
 
     def __init__(self, spaces: Spaces, architecture: Architecture) -> None:
         super().__init__()
-        (observation_size,) = element_shape(spaces.observation)
+        (observation_size,) = observation_shape(spaces.observation)
         self.head = make_head(
             spaces.action,
             regression=architecture.regression,
