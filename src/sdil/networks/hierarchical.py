@@ -145,7 +145,8 @@ class HierarchicalPolicy(Policy):
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
 
     def distribution(self, window: Window) -> Distribution:
-        outputs = self._acting.outputs(window.only(self.inputs), self.predicts)
+        seen = self.seen_window(window).only(self.inputs)
+        outputs = self._acting.outputs(seen, self.predicts)
         return Distribution(self._acting.head, outputs)
 
     def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
@@ -154,7 +155,7 @@ class HierarchicalPolicy(Policy):
         if not scores or scores[0].skill is not None:  # the paper's judge tells skills itself
             return scores
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back, self.inputs)
+        windows = Windows(self.seen(packed), self.look_back, self.inputs)
         probs = packed.split_steps(self._discovery.selection_of_all(windows).numpy())
         return [
             replace(s, skill=p.argmax(1), skill_probs=p) for s, p in zip(scores, probs, strict=True)
@@ -163,7 +164,7 @@ class HierarchicalPolicy(Policy):
     def embeddings(self, trajectories: Sequence[Trajectory], steps: Array) -> Array:
         """`z'_t` of these steps by `f_bi`, counted over all trajectories. (n, d_z)"""
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back, self.inputs)
+        windows = Windows(self.seen(packed), self.look_back, self.inputs)
         encoder, found = self._discovery.encoder, []
         with torch.no_grad():
             for part in torch.from_numpy(steps).split(STEPS_AT_ONCE):
@@ -180,7 +181,8 @@ class HierarchicalPolicy(Policy):
         """`pi_low(a | s, z^k)`, as discovery left it, with these skills (n,). (n, A)"""
         if not self.spaces.listed:
             raise InputError("actions that are real numbers have no probability each")
-        states = torch.from_numpy(np.ascontiguousarray(observations))[:, self.inputs]
+        seen = np.ascontiguousarray(self.seen_rows(observations))
+        states = torch.from_numpy(seen)[:, self.inputs]
         chosen = self._discovery.g.prototypes[torch.from_numpy(skills)]
         with torch.no_grad():
             probs: Tensor = self._discovery.pi_low(states, chosen).softmax(1)

@@ -118,10 +118,11 @@ class PlainPolicy(Policy):
         self._acting = deepcopy(network).double().requires_grad_(False)
 
     def distribution(self, window: Window) -> Distribution:
-        return Distribution(self._acting.head, self._acting(window))
+        return Distribution(self._acting.head, self._acting(self.seen_window(window)))
 
     def plan(self, window: Window) -> Distribution:
-        return Distribution(self._acting.head, self._acting.ahead(window)[:, : self.act_on])
+        outputs = self._acting.ahead(self.seen_window(window))
+        return Distribution(self._acting.head, outputs[:, : self.act_on])
 
     def tensors(self) -> dict[str, Tensor]:
         return self._network.state_dict()
