@@ -161,7 +161,7 @@ def _nan(make, where="observations"):
             lambda m: Demonstrations(
                 clean=[m(3)], noisy=[Trajectory(np.zeros((3, 3)), np.array([0.5, 1.0]), id="c")]
             ),
-            "noisy set, episode 'c': actions, step 0: 0.5 is not a whole number",
+            "noisy set, episode 'c', step 0: action 0.5 is not a whole number",
         ),
         (
             lambda m: Demonstrations(clean=[m(3, id="a"), m(2, id="a")]),

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from sdil.labels import load_labels as load_labels
     from sdil.labels import save_labels as save_labels
     from sdil.nested import flatten_actions as flatten_actions
+    from sdil.observations import pack_observations as pack_observations
+    from sdil.observations import unpack_observations as unpack_observations
     from sdil.runs import judge as judge
     from sdil.runs import resume as resume
     from sdil.runs import train as train
@@ -99,6 +101,8 @@ _HOMES = {
     "TellTask": "sdil.several",
     "flatten_actions": "sdil.nested",
     "join_tasks": "sdil.several",
+    "pack_observations": "sdil.observations",
+    "unpack_observations": "sdil.observations",
     "Trajectory": "sdil.trajectories",
     "curate": "sdil.curation",
     "did_it_help": "sdil.evaluation.helped",

@@ -9,19 +9,28 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.observations import (
+    PartError,
+    find_unseen,
+    infer_observation,
+    is_packed,
+    observation_shape,
+    observation_type,
+    pack_observations,
+)
 from sdil.spaces import (
     Array,
     Spaces,
+    cast_fault,
     element_shape,
     element_type,
     find_fault,
-    find_loss,
-    infer_spaces,
+    infer_action,
 )
 from sdil.trajectories import Trajectories, Trajectory
 
@@ -267,7 +276,8 @@ def _check_and_pack(
     if spaces is None:
         spaces = _infer(sets["clean"] + sets["noisy"])
     for name, items in sets.items():
-        for trajectory in items:
+        sets[name] = [_packed(trajectory, spaces, name) for trajectory in items]
+        for trajectory in sets[name]:
             check_fits(trajectory, spaces, name)
     packed = Trajectories.pack(sets["clean"] + sets["noisy"], spaces)
     n_clean = len(sets["clean"])
@@ -277,7 +287,9 @@ def _check_and_pack(
 
 
 def _infer(items: list[Trajectory]) -> Spaces:
-    return infer_spaces([t.observations for t in items], [t.actions for t in items])
+    return Spaces(
+        infer_observation([t.observations for t in items]), infer_action([t.actions for t in items])
+    )
 
 
 def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
@@ -285,11 +297,10 @@ def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
     if _all_good(trajectories, spaces):
         return
     for trajectory in trajectories:
-        for label, values, space in (
-            ("observations", trajectory.observations, spaces.observation),
-            ("actions", trajectory.actions, spaces.action),
-        ):
-            _raise_at(find_fault(values, space), name, trajectory, label)
+        seen = find_unseen(trajectory.observations, spaces.observation)
+        _raise_at(seen, name, trajectory, "observations")
+        done = find_fault(trajectory.actions, spaces.action)
+        _raise_at(done, name, trajectory, "actions")
         if trajectory.rewards is not None and not np.isfinite(trajectory.rewards).all():
             step = int(np.argmin(np.isfinite(trajectory.rewards)))
             raise InputError(
@@ -307,13 +318,15 @@ def _all_good(trajectories: Trajectories, spaces: Spaces) -> bool:
     finite = np.isfinite(known) | ~np.repeat(trajectories.has_rewards, trajectories.lengths)
     return bool(
         finite.all()
-        and find_fault(trajectories.observations, spaces.observation) is None
+        and find_unseen(trajectories.observations, spaces.observation) is None
         and find_fault(trajectories.actions, spaces.action) is None
     )
 
 
 def pack_given(trajectories: Sequence[Trajectory], spaces: Spaces) -> Trajectories:
     """Trajectories that a trained policy is asked about: checked against its spaces, and packed."""
+    if not isinstance(trajectories, Trajectories):
+        trajectories = [_packed(trajectory, spaces, "given") for trajectory in trajectories]
     for trajectory in trajectories:
         check_fits(trajectory, spaces, "given")
     packed = (
@@ -327,31 +340,51 @@ def pack_given(trajectories: Sequence[Trajectory], spaces: Spaces) -> Trajectori
 
 def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
     """Shapes and number types, before anything is copied into the spaces' own types."""
-    for label, array, space in (
-        ("observations", trajectory.observations, spaces.observation),
-        ("actions", trajectory.actions, spaces.action),
+    seen, done = spaces.observation, spaces.action
+    for label, array, space, shape, kept in (
+        (
+            "observations",
+            trajectory.observations,
+            seen,
+            observation_shape(seen),
+            observation_type(seen),
+        ),
+        ("actions", trajectory.actions, done, element_shape(done), element_type(done)),
     ):
-        where = f"{name} set, episode {trajectory.id!r}: {label}"
-        if array.shape[1:] != element_shape(space):
+        if array.shape[1:] != shape:
             raise InputError(
-                f"{where} have shape {array.shape[1:]} per step, but the space is {space}; "
-                "clean and noisy episodes must come from the same spaces"
+                f"{name} set, episode {trajectory.id!r}: {label} have shape {array.shape[1:]} per "
+                f"step, but the space is {space}; clean and noisy episodes must come from the same "
+                "spaces"
             )
-        kept = element_type(space)
         if array.dtype == kept:
             continue
-        if kept.kind == "f":
-            _raise_at(find_loss(array, kept), name, trajectory, label)
-            continue
-        if array.dtype.kind == "f":
-            wrong = np.argwhere(array != np.floor(array))
-            if len(wrong):
-                raise InputError(
-                    f"{where}, step {int(wrong[0][0])}: {array[tuple(wrong[0])]} "
-                    f"is not a whole number, but the space is {space}"
-                )
-        # before a narrower type wraps it round
-        _raise_at(find_fault(array, space), name, trajectory, label)
+        if label == "observations" and is_packed(seen):
+            raise InputError(
+                f"{name} set, episode {trajectory.id!r}: packed observations are bytes, not "
+                f"{array.dtype}; sdil.pack_observations makes them"
+            )
+        _raise_at(cast_fault(array, space), name, trajectory, label)
+
+
+def _packed(trajectory: Trajectory, spaces: Spaces, name: str) -> Trajectory:
+    """The same episode, its observations packed where the space is a `Dict`."""
+    given, space = trajectory.observations, spaces.observation
+    if given.dtype.names is None:
+        return trajectory
+    where = f"{name} set, episode {trajectory.id!r}"
+    if not is_packed(space):
+        raise InputError(
+            f"{where}: observations are dictionaries, but the space is {space}; clean and noisy "
+            "episodes must come from the same spaces"
+        )
+    try:
+        rows = pack_observations(space, given)
+    except PartError as fault:
+        raise InputError(f"{where}, step {fault.row}: observation{fault.what}") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return replace(trajectory, observations=rows)
 
 
 def _raise_at(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.observations import observation_shape, observation_type
 from sdil.spaces import Array, Spaces, element_shape, element_type
 from sdil.windows import Window, cut
 
@@ -31,7 +32,9 @@ class History:
     def none(spaces: Spaces, n: int, look_back: int) -> History:
         """What n episodes that begin now have behind them."""
         observation, action = spaces.observation, spaces.action
-        states = np.zeros((n, look_back, *element_shape(observation)), element_type(observation))
+        states = np.zeros(
+            (n, look_back, *observation_shape(observation)), observation_type(observation)
+        )
         actions = np.zeros((n, look_back, *element_shape(action)), element_type(action))
         ages = torch.zeros(n, dtype=torch.int64)
         return History(torch.from_numpy(states), torch.from_numpy(actions), ages)

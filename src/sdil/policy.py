@@ -27,9 +27,10 @@ from sdil.history import History
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
 from sdil.nested import shape_actions
+from sdil.observations import observation_shape, observation_type, pack_observations
 from sdil.saved import Saved, damaged, read_saved, write_saved
 from sdil.scores import StepScores
-from sdil.spaces import Array, Spaces, element_shape
+from sdil.spaces import Array, Spaces
 from sdil.training import below, nest, not_below
 from sdil.trajectories import Trajectory
 from sdil.windows import Window, Windows
@@ -226,20 +227,21 @@ class Policy(Saved):
         `state` None means that all episodes start now; `episode_start` (n,) marks those that do.
         With `deterministic` False, actions are drawn with torch's global generator.
         """
-        shape = element_shape(self.spaces.observation)
-        given = batch = np.asarray(observation)
+        shape = observation_shape(self.spaces.observation)
+        kept = observation_type(self.spaces.observation)
+        given = batch = pack_observations(self.spaces.observation, observation)
         if given.dtype.kind not in "biuf":
             raise InputError(f"observations are numbers, not {given.dtype}")
-        if given.dtype != self.spaces.observation.dtype:
+        if given.dtype != kept:
             with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
-                batch = given.astype(self.spaces.observation.dtype)
+                batch = given.astype(kept)
         single = batch.shape == shape
         if single:
             batch = batch[None]
         if batch.shape[1:] != shape:
             raise InputError(
                 f"this policy expects observations of shape {shape} or (n, *{shape}), "
-                f"not {np.shape(observation)}"
+                f"not {given.shape}"
             )
         _check_finite(batch if batch.dtype.kind == "f" else given.reshape(batch.shape))
         seen = _tensor(batch)
@@ -269,7 +271,8 @@ class Policy(Saved):
 
     def probs_of_acting(self, observations: Array) -> Array:
         """How likely each action is by its rules, in states where nothing is behind it. (n, A)"""
-        seen = _tensor(np.asarray(observations, self.spaces.observation.dtype))
+        given = pack_observations(self.spaces.observation, observations)
+        seen = _tensor(np.asarray(given, observation_type(self.spaces.observation)))
         with torch.no_grad():
             nothing = History.none(self.spaces, len(seen), self.remembers)
             return self._by_rules(nothing.window(seen)).numpy()

@@ -64,12 +64,19 @@ def infer_spaces(observations: Sequence[Array], actions: Sequence[Array]) -> Spa
 
     A column of whole numbers from 0 is a column of Discrete actions, whatever its number type.
     """
-    return Spaces(
-        gym.spaces.Box(0, 255, observations[0].shape[1:], np.uint8)
-        if observations[0].dtype == np.uint8 and not any(_floating(o) for o in observations)
-        else _unbounded(observations),
-        _discrete(actions) or _unbounded(actions),
-    )
+    return Spaces(infer_box(observations), infer_action(actions))
+
+
+def infer_box(arrays: Sequence[Array]) -> gym.spaces.Box:
+    """The widest `Box` that these arrays (N, *element) fit in: of bytes, or of unbounded floats."""
+    if arrays[0].dtype == np.uint8 and not any(_floating(a) for a in arrays):
+        return gym.spaces.Box(0, 255, arrays[0].shape[1:], np.uint8)
+    return _unbounded(arrays)
+
+
+def infer_action(actions: Sequence[Array]) -> gym.Space[Any]:
+    """The space of these columns or rows of actions."""
+    return _discrete(actions) or _unbounded(actions)
 
 
 def _discrete(actions: Sequence[Array]) -> gym.spaces.Discrete | None:
@@ -126,6 +133,8 @@ def _kept(space: gym.Space[Any]) -> gym.Space[Any]:
 
 def find_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], str] | None:
     """Where `values` (N, *element) first leaves the space, and what is wrong there."""
+    if _holds_every_byte(values, space):
+        return None
     low, high = _limits(stored_space(space))
     counted = np.flatnonzero(counted_columns(space)) if has_parts(space) else None
     for begin in range(0, len(values), _ROWS_AT_ONCE):
@@ -142,6 +151,29 @@ def find_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], s
             what = f"lies outside {space}" if np.isfinite(value) else "is not a finite number"
             return (begin + row, *element), f"{at} = {value} {what}"
     return None
+
+
+def _holds_every_byte(values: Array, space: gym.Space[Any]) -> bool:
+    """Pictures: whatever the bytes are, they lie in the space."""
+    return (
+        isinstance(space, gym.spaces.Box)
+        and values.dtype == space.dtype == np.uint8
+        and bool((space.low == 0).all() and (space.high == 255).all())
+    )
+
+
+def cast_fault(values: Array, space: gym.Space[Any]) -> tuple[tuple[int, ...], str] | None:
+    """Where the space's own number type cannot keep `values` (N, *element), and what is wrong."""
+    kept = element_type(space)
+    if kept.kind == "f":
+        return find_loss(values, kept)
+    if values.dtype.kind == "f":
+        wrong = np.argwhere(values != np.floor(values))
+        if len(wrong):
+            row, *element = (int(j) for j in wrong[0])
+            what = f" {values[(row, *element)]} is not a whole number, but the space is {space}"
+            return (row, *element), what
+    return find_fault(values, space)  # before a narrower type wraps it round
 
 
 def find_loss(values: Array, number: np.dtype[Any]) -> tuple[tuple[int, ...], str] | None:

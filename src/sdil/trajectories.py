@@ -6,7 +6,7 @@ Indexing gives views, and a subset shares the arrays, so that splitting copies n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import overload
@@ -14,6 +14,7 @@ from typing import overload
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.observations import as_records, observation_shape, observation_type, pack_observations
 from sdil.spaces import Array, Spaces, element_shape, element_type
 
 
@@ -22,7 +23,9 @@ class Trajectory:
     """One episode: the states a demonstrator saw and what it did in them."""
 
     observations: Array
-    """What was seen. (T+1, *observation), or (T, *observation) where the last one is unknown."""
+    """What was seen. (T+1, *observation), or (T, *observation) where the last one is unknown.
+    Those of a `Dict` are given as a dictionary of such arrays, nested as the space is, and are kept
+    as rows of bytes (`sdil.pack_observations`, `sdil.unpack_observations`)."""
     actions: Array
     """What was done. (T, *action); discrete actions are (T,) integers, those of a `Dict` or `Tuple`
     rows of numbers (`sdil.flatten_actions`)."""
@@ -47,11 +50,13 @@ class Trajectory:
             value = getattr(self, label)
             if value is None and label == "rewards":
                 continue
+            if label == "observations" and isinstance(value, Mapping):
+                value = as_records(value, name)  # packed as soon as the space is known
             try:
                 array = np.asarray(value)
             except ValueError:  # rows of different lengths
                 array = np.empty(0, object)
-            if array.dtype.kind not in "biuf":
+            if array.dtype.kind not in "biuf" and array.dtype.names is None:
                 raise InputError(
                     f"{name}: {label} must be a rectangular array of numbers, not {array.dtype}"
                 )
@@ -132,7 +137,8 @@ class Trajectories(Sequence[Trajectory]):
         lengths = np.array([len(t) for t in items], np.int64)
         rows = np.array([len(t.observations) for t in items], np.int64)
         observations = np.empty(
-            (int(rows.sum()), *element_shape(spaces.observation)), element_type(spaces.observation)
+            (int(rows.sum()), *observation_shape(spaces.observation)),
+            observation_type(spaces.observation),
         )
         actions = np.empty(
             (int(lengths.sum()), *element_shape(spaces.action)), element_type(spaces.action)
@@ -140,7 +146,9 @@ class Trajectories(Sequence[Trajectory]):
         rewards = np.full(int(lengths.sum()), np.nan)
         first_row, first_step = _starts(rows), _starts(lengths)
         for t, row, step in zip(items, first_row, first_step, strict=True):
-            observations[row : row + len(t.observations)] = t.observations
+            observations[row : row + len(t.observations)] = pack_observations(
+                spaces.observation, t.observations
+            )
             actions[step : step + len(t)] = t.actions
             if t.rewards is not None:
                 rewards[step : step + len(t)] = t.rewards

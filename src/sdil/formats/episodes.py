@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from sdil.formats.hdf5_headers import SUPERBLOCK, Repeated, make_headers
+from sdil.observations import observation_shape, observation_type
 from sdil.spaces import Array, Spaces, element_shape, element_type
 from sdil.trajectories import Trajectories, Trajectory
 
@@ -52,7 +53,7 @@ class EpisodeFile:
         self.lengths = lengths or []
         seen, done = spaces.observation, spaces.action
         self._kinds: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...] = (
-            ("observations", element_type(seen), element_shape(seen)),
+            ("observations", observation_type(seen), observation_shape(seen)),
             ("actions", element_type(done), element_shape(done)),
             ("rewards", np.dtype(np.float64), ()),
             ("terminations", np.dtype(bool), ()),
@@ -189,8 +190,13 @@ def read_at(
     length, *begin = places.T
     rows = length + has_final
     wanted = (
-        (observations, rows, spaces.observation.dtype, element_shape(spaces.observation)),
-        (actions, length, spaces.action.dtype, element_shape(spaces.action)),
+        (
+            observations,
+            rows,
+            observation_type(spaces.observation),
+            observation_shape(spaces.observation),
+        ),
+        (actions, length, element_type(spaces.action), element_shape(spaces.action)),
         (rewards, length, np.dtype(np.float64), ()),
     )
     for (flat, counts, number, shape), first in zip(wanted, begin, strict=False):

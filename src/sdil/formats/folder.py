@@ -39,6 +39,7 @@ from sdil.formats.minari import (
     write_dataset,
 )
 from sdil.formats.origin import Imported, Origin
+from sdil.observations import observation_type
 from sdil.spaces import Array, Spaces, element_type
 from sdil.truth import Truth
 
@@ -280,11 +281,11 @@ def _notes(folder: Path, about: dict[str, Any], name: str) -> Notes:
 def _check_storable(demos: Demonstrations) -> None:
     """Raise where these demonstrations, once written, would be refused or come back changed."""
     spaces = demos.spaces
-    for space, values in (
-        (spaces.observation, demos.clean.observations),
-        (spaces.action, demos.clean.actions),
+    for space, values, kept in (
+        (spaces.observation, demos.clean.observations, observation_type(spaces.observation)),
+        (spaces.action, demos.clean.actions, element_type(spaces.action)),
     ):
-        if values.dtype != element_type(space) or values.dtype.itemsize > 8:
+        if values.dtype != kept or values.dtype.itemsize > 8:
             raise InputError(f"{values.dtype} numbers of the space {space} cannot be stored")
     if Spaces.from_json(spaces.to_json()) != spaces:
         raise InputError(f"the spaces {spaces.observation}, {spaces.action} cannot be stored")

@@ -18,6 +18,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.formats.episodes import FILE, PLACES, read_at, write_episodes
+from sdil.observations import observation_shape, observation_type
 from sdil.spaces import Array, Spaces, element_shape, element_type, stored_space
 from sdil.trajectories import Trajectories
 
@@ -220,7 +221,7 @@ class _Flat:
 
     def __init__(self, *, steps: int, rows: int, spaces: Spaces) -> None:
         self.observations = np.empty(
-            (rows, *element_shape(spaces.observation)), element_type(spaces.observation)
+            (rows, *observation_shape(spaces.observation)), observation_type(spaces.observation)
         )
         self.actions = np.empty((steps, *element_shape(spaces.action)), element_type(spaces.action))
         self.rewards = np.empty(steps)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.observations import observation_shape, observation_type
 from sdil.spaces import Spaces, element_shape
 from sdil.trajectories import Trajectories, Trajectory
 
@@ -17,9 +18,11 @@ class Packing:
 
     def __init__(self, lengths: Sequence[int], spaces: Spaces, location: str) -> None:
         steps = sum(lengths)
-        seen, done = element_shape(spaces.observation), element_shape(spaces.action)
+        seen, done = observation_shape(spaces.observation), element_shape(spaces.action)
         try:
-            self.observations = np.empty((steps + len(lengths), *seen), spaces.observation.dtype)
+            self.observations = np.empty(
+                (steps + len(lengths), *seen), observation_type(spaces.observation)
+            )
             self.actions = np.empty((steps, *done), spaces.action.dtype)
             self.rewards = np.full(steps, np.nan)
         except (MemoryError, ValueError) as error:

@@ -20,8 +20,9 @@ from sdil.heads import make_head
 from sdil.judging import FittedJudge, Signal
 from sdil.networks.encoders import Standardise, mlp
 from sdil.networks.policies import Architecture, PlainNetwork
+from sdil.observations import observation_shape
 from sdil.scores import JudgedSteps
-from sdil.spaces import Spaces, element_shape
+from sdil.spaces import Spaces
 from sdil.trajectories import Trajectories
 from sdil.windows import Window, Windows
 
@@ -40,7 +41,7 @@ class StepNetwork(nn.Module):
         outputs: int = 1,
     ) -> None:
         super().__init__()
-        (observation_size,) = element_shape(spaces.observation)
+        (observation_size,) = observation_shape(spaces.observation)
         self.standardise = Standardise(observation_size)
         self.head = make_head(spaces.action) if sees_action else None
         seen = 0 if self.head is None else self.head.encoded

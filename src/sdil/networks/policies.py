@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from sdil.heads import FLOOR, MODES, Distribution, Reduction, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import WindowFeatures, mlp
+from sdil.observations import observation_shape
 from sdil.policy import Policy
-from sdil.spaces import Spaces, element_shape
+from sdil.spaces import Spaces
 from sdil.windows import Window, Windows
 
 
@@ -43,7 +44,7 @@ class PlainNetwork(nn.Module):
 
     def __init__(self, spaces: Spaces, architecture: Architecture) -> None:
         super().__init__()
-        (observation_size,) = element_shape(spaces.observation)
+        (observation_size,) = observation_shape(spaces.observation)
         self.head = make_head(
             spaces.action,
             regression=architecture.regression,
