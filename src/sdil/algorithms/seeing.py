@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import gymnasium as gym
 
+from sdil.algorithms.learner import trains_eyes
 from sdil.cores import computing_on
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -52,7 +53,7 @@ def takes_images(kind: Kind) -> Kind:
         **named: Any,
     ) -> Any:
         with computing_on(device):
-            if not needs_encoder(demos) or getattr(self, "images", "features") == "trained":
+            if not needs_encoder(demos) or trains_eyes(self, demos):
                 if encoder is not None or features is not None:
                     raise InputError(
                         f"{self.name} would not look through an encoder here: observations are "

@@ -50,9 +50,9 @@ class Eye(nn.Module):
             before, h, w = after, (h + 1) // 2, (w + 1) // 2
         self.early = nn.Sequential(*layers[:4])  # a quarter of the picture's size
         self.late = nn.Sequential(*layers[4:])
-        self.places = outputs // 4  # each is two numbers
-        self.where = nn.Conv2d(width, self.places, 1)
-        self.linear = nn.Linear(before * h * w, outputs - 2 * self.places)
+        self.places = outputs // 4  # each is three numbers: row, column, and what is there
+        self.where = nn.Conv2d(width, 2 * self.places, 1)
+        self.linear = nn.Linear(before * h * w, outputs - 3 * self.places)
         self.register_buffer("mean", torch.zeros(channels, height, width_px))
         self.register_buffer("scale", torch.ones(()))
 
@@ -67,9 +67,9 @@ class Eye(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         with _reduced(images, self.mean):
             early = self.early((self.pixels(images) - self.mean) * self.scale)
-            maps: Tensor = self.where(early)  # (n, places, h, w)
+            maps: Tensor = self.where(early)  # (n, 2 places, h, w)
             out: Tensor = self.linear(self.late(early).flatten(1))
-        return torch.cat([_centres(maps.to(self.mean.dtype)), out.to(self.mean.dtype)], 1)
+        return torch.cat([_places(maps.to(self.mean.dtype)), out.to(self.mean.dtype)], 1)
 
     @torch.no_grad()
     def look_at(self, images: Tensor) -> None:
@@ -133,14 +133,16 @@ def moved(images: Tensor, part: Part, shift: Tensor) -> Tensor:
     return images[at]
 
 
-def _centres(maps: Tensor) -> Tensor:
-    """Where each map is highest, on average by its softmax: rows, then columns, from -1 to 1. Maps
-    (n, K, h, w) to (n, 2 K)."""
-    n, count, height, width = maps.shape
-    share = maps.flatten(2).softmax(2).view(n, count, height, width)
+def _places(maps: Tensor) -> Tensor:
+    """Where each of the first K maps is highest, on average by its softmax: rows, then columns,
+    from -1 to 1; then what the other K maps show there. Maps (n, 2 K, h, w) to (n, 3 K)."""
+    height, width = maps.shape[2:]
+    where, what = maps.tensor_split(2, 1)
+    share = where.flatten(2).softmax(2).view_as(where)
     rows = torch.linspace(-1, 1, height, device=maps.device, dtype=maps.dtype)
     columns = torch.linspace(-1, 1, width, device=maps.device, dtype=maps.dtype)
-    return torch.cat([share.sum(3) @ rows, share.sum(2) @ columns], 1)
+    there = (share * what).sum((2, 3))
+    return torch.cat([share.sum(3) @ rows, share.sum(2) @ columns, there], 1)
 
 
 def low_resolution(pixels: Tensor, side: int) -> Tensor:

@@ -39,7 +39,7 @@ _LEAST_SPREAD = 0.02  # of a pixel, from 0 to 1: what varies less is not blown u
 class Looking:
     """How an encoder is trained."""
 
-    updates: int = 1_500
+    updates: int = 300
     """Updates altogether."""
     batch_size: int = 32
     """Steps per update: twice as many frames."""
