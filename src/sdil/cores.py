@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from sdil.errors import InputError
 
@@ -94,12 +94,12 @@ def computing_on(device: str | None) -> Iterator[None]:
         _device.reset(before)
 
 
-def resolve_device(device: str) -> str:
+def resolve_device(device: str) -> Literal["cpu", "cuda"]:
     """Where it is computed by this word: "cpu" or "cuda"."""
     if device not in DEVICES:
         raise InputError(f"a device is one of {', '.join(DEVICES)}, not {device!r}")
     if device == "cpu":
-        return device
+        return "cpu"
     import torch
 
     if torch.cuda.is_available():
@@ -125,12 +125,13 @@ def _deterministic() -> Iterator[None]:
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS first starts
-    cudnn = torch.backends.cudnn
+    cudnn, written = torch.backends.cudnn, cast(Any, torch.utils.deterministic)
     before = torch.are_deterministic_algorithms_enabled(), cudnn.benchmark
+    filled = written.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    cudnn.benchmark = False
+    cudnn.benchmark = written.fill_uninitialized_memory = False  # all memory is written to first
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0])
-        cudnn.benchmark = before[1]
+        cudnn.benchmark, written.fill_uninitialized_memory = before[1], filled

@@ -18,14 +18,14 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from sdil.cores import steadily
+from sdil.cores import computing_on, steadily
 from sdil.demonstrations import Demonstrations, pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
 from sdil.limits import check_fields
 from sdil.saved import (
     BuildEncoder,
-    NeedsFeatures,
+    NeedsFeaturesError,
     Saved,
     damaged,
     read_saved,
@@ -144,16 +144,19 @@ class FittedJudge(Saved):
         """What it says of all steps of these trajectories, one after the other."""
 
     @steadily
-    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
-        """How good each step of any trajectories is."""
+    def score(
+        self, trajectories: Sequence[Trajectory], *, device: str | None = None
+    ) -> list[StepScores]:
+        """How good each step of any trajectories is. Pictures are encoded on the `device`: "cpu",
+        "cuda" or "auto"."""
         if not len(trajectories):
             return []
-        blocks = pack_given(trajectories, self.spaces).blocks(_STEPS)
-        return [
-            s
-            for some in blocks
-            for s in self.judge(self.seen(some)).by_trajectory(some.split_steps)
-        ]
+        blocks, found = pack_given(trajectories, self.spaces).blocks(_STEPS), []
+        for some in blocks:
+            with computing_on(device):
+                seen = self.seen(some)
+            found += self.judge(seen).by_trajectory(some.split_steps)
+        return found
 
     def optimality(self, packed: Trajectories) -> Tensor:
         """The score of each step, by networks in the precision that learners train with. (N,)"""
@@ -252,7 +255,7 @@ def read_judge(
         sight, own = split_sight(about, tensors, encoder)
         judge = rebuild_judge(about, own, kinds)
         return judge if sight is None else judge.seeing_by(*sight)
-    except NeedsFeatures as error:
+    except NeedsFeaturesError as error:
         raise InputError(f"{folder}: {error}") from None
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, JUDGE, error)) from None

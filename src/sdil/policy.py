@@ -31,7 +31,7 @@ from sdil.observations import observation_shape, observation_type, pack_observat
 from sdil.saved import (
     BuildEncoder,
     Encoder,
-    NeedsFeatures,
+    NeedsFeaturesError,
     Saved,
     damaged,
     read_saved,
@@ -178,8 +178,10 @@ class Policy(Saved):
         return packed.split_steps(probs.numpy())
 
     @steadily
-    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
-        """How good each step of any trajectories is, by its judge."""
+    def score(
+        self, trajectories: Sequence[Trajectory], *, device: str | None = None
+    ) -> list[StepScores]:
+        """How good each step of any trajectories is, by its judge; `device` as for a judge."""
         if self.judge is None:
             raise InputError(
                 f"{self.learner} was trained without noisy demonstrations, and so has no judge; "
@@ -189,7 +191,7 @@ class Policy(Saved):
                 f"{', '.join(JUDGING)} do, and sdil.Judge().fit(demos) (`sdil judge`) judges "
                 "without a policy"
             )
-        return self.judge.score(trajectories)
+        return self.judge.score(trajectories, device=device)
 
     @property
     def remembers(self) -> int:
@@ -412,7 +414,7 @@ def read_policy(
         policy = policy.acting_by(acting, about["not_acting"], offers=offers)
         if sight is not None:
             policy = policy.seeing_by(*sight)
-    except NeedsFeatures as error:
+    except NeedsFeaturesError as error:
         raise InputError(f"{folder}: {error}") from None
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, POLICY, error)) from None

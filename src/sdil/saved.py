@@ -20,7 +20,7 @@ from sdil.windows import Window
 _ENCODER = "encoder"  # what its entries are called, in either file
 
 
-class NeedsFeatures(InputError):
+class NeedsFeaturesError(InputError):
     """What was saved sees by features of the user's, which are in no file."""
 
 

@@ -154,7 +154,8 @@ class Optimisation:
             }
             for name, module in modules.items()
         ]
-        self.optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+        on_gpu = any(p.is_cuda for module in modules.values() for p in module.parameters())
+        self.optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True, capturable=on_gpu)
         self._parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         self.device = self._parameters[0].device if self._parameters else torch.device("cpu")
         """On which it computes; its generator is on the CPU, always."""

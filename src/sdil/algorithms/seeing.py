@@ -174,9 +174,7 @@ def _seen_environment(
 class _Encoded(gym.ObservationWrapper[Array, Any, Any]):
     """An environment seen through an encoder."""
 
-    def __init__(
-        self, env: gym.Env[Any, Any], encoder: ObservationEncoder, spaces: Spaces
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], encoder: ObservationEncoder, spaces: Spaces) -> None:
         super().__init__(env)
         self._encoder, self._raw = encoder, spaces.observation
         self.observation_space = encoder.vectors

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
@@ -42,6 +42,13 @@ Every = Annotated[
 ]
 OneTask = Annotated[
     str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
+]
+
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    tyro.conf.arg(
+        help="Where pictures are encoded and networks trained; auto: on a GPU where there is one."
+    ),
 ]
 
 

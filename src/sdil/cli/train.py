@@ -14,6 +14,7 @@ from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     Actions,
     Clean,
+    Device,
     Every,
     Features,
     OneTask,
@@ -65,6 +66,7 @@ def main(arguments: list[str]) -> None:
             clean_only=options.clean_only,
             seed=options.seed,
             threads=options.threads,
+            device=options.device,
             tensorboard=options.tensorboard,
             overwrite=options.overwrite,
             on_epoch=on_epoch,
@@ -119,6 +121,7 @@ class TrainOptions:
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
     ] = 1
+    device: Device = "cpu"
     tensorboard: Annotated[
         bool, tyro.conf.arg(help="Also log each number for TensorBoard, in the run folder.")
     ] = False

@@ -39,7 +39,6 @@ class Eye(nn.Module):
         super().__init__()
         height, width_px, channels = part.image_shape
         self.axes, self.channels_first = len(part.shape), part.channels_first
-        self.outputs = outputs
         longest = max(height, width_px)
         halvings = max(2, math.ceil(math.log2(longest / LAST_MAP)))
         layers: list[nn.Module] = []
@@ -88,7 +87,7 @@ class Eyes(nn.Module):
 
     def __init__(self, space: gym.Space[Any], outputs: int = FEATURES, width: int = WIDTH) -> None:
         super().__init__()
-        self.parts, self.width = parts_of(space), width
+        self.parts, self.outputs, self.width = parts_of(space), outputs, width
         self.images = [part for part in self.parts if part.is_image]
         self.numbers = [part for part in self.parts if not part.is_image]
         self.each = nn.ModuleList(Eye(part, outputs, width) for part in self.images)
@@ -116,9 +115,9 @@ class Eyes(nn.Module):
 
     def names(self) -> list[str]:
         """What each number is called: "camera 0", "state 3"."""
-        widths = [(part, self.each[i].outputs) for i, part in enumerate(self.images)]
+        widths = [(part, self.outputs) for part in self.images]
         widths += [(part, _count(part)) for part in self.numbers]
-        return [f"{p.name or 'image'} {i}" for p, n in widths for i in range(int(n))]
+        return [f"{p.name or 'image'} {i}" for p, n in widths for i in range(n)]
 
 
 def moved(images: Tensor, part: Part, shift: Tensor) -> Tensor:

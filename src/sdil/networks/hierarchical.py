@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.cores import computing_on
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.heads import Distribution, make_head
@@ -149,13 +150,16 @@ class HierarchicalPolicy(Policy):
         outputs = self._acting.outputs(seen, self.predicts)
         return Distribution(self._acting.head, outputs)
 
-    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
+    def score(
+        self, trajectories: Sequence[Trajectory], *, device: str | None = None
+    ) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge, and which skill it shows."""
-        scores = super().score(trajectories)
+        scores = super().score(trajectories, device=device)
         if not scores or scores[0].skill is not None:  # the paper's judge tells skills itself
             return scores
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(self.seen(packed), self.look_back, self.inputs)
+        with computing_on(device):
+            windows = Windows(self.seen(packed), self.look_back, self.inputs)
         probs = packed.split_steps(self._discovery.selection_of_all(windows).numpy())
         return [
             replace(s, skill=p.argmax(1), skill_probs=p) for s, p in zip(scores, probs, strict=True)

@@ -86,14 +86,14 @@ class _Student(nn.Module):
         super().__init__()
         self.eyes, self._side = Eyes(space), looking.side
         self.head = make_head(action)
-        self.seen = sum(int(eye.outputs) for eye in self.eyes.each)
+        self.seen = self.eyes.outputs * len(self.eyes.images)
         self.between = mlp(2 * self.seen, looking.hidden, 1, self.head.size)
         self.means, self.scales = nn.ParameterList(), nn.ParameterList()
         self.looks = nn.ModuleList()
-        for part, eye in zip(self.eyes.images, self.eyes.each, strict=True):
+        for part in self.eyes.images:
             height, width, channels = part.image_shape
             blank = low_resolution(torch.zeros(1, channels, height, width), looking.side)
-            self.looks.append(mlp(int(eye.outputs), looking.hidden, 1, blank.shape[1]))
+            self.looks.append(mlp(self.eyes.outputs, looking.hidden, 1, blank.shape[1]))
             for each in (self.means, self.scales):
                 each.append(nn.Parameter(torch.ones(blank.shape[1]), requires_grad=False))
 
@@ -120,10 +120,9 @@ class _Student(nn.Module):
         """Of frames and those that follow (2 B, *kept), with the actions between them (B, ...) and
         whether there is a next one (B,)."""
         features = self.eyes(frames)[:, : self.seen]
-        outputs = [int(eye.outputs) for eye in self.eyes.each]
         blank = []
         for i, (of_part, low) in enumerate(
-            zip(features.split(outputs, 1), self._low(frames), strict=True)
+            zip(features.split(self.eyes.outputs, 1), self._low(frames), strict=True)
         ):
             asked = (low - self.means[i]) * self.scales[i]
             blank.append((self.looks[i](of_part) - asked).square().mean())

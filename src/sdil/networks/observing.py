@@ -10,7 +10,7 @@ them, and signals that know a state by its return still do.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from queue import Queue
 from threading import Thread
@@ -25,9 +25,9 @@ from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.named import find_imported, is_import_path
-from sdil.networks.eyes import FEATURES, WIDTH, Eyes
+from sdil.networks.eyes import Eyes
 from sdil.observations import observation_shape, observation_type, part_of
-from sdil.saved import NeedsFeatures
+from sdil.saved import NeedsFeaturesError
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectories
 from sdil.windows import Window
@@ -63,7 +63,7 @@ class ObservationEncoder:
         own = self.eyes.size
         if self.features is not None:
             assert size is not None
-            own = size * len(self.eyes.images) + own - sum(e.outputs for e in self.eyes.each)
+            own += (size - self.eyes.outputs) * len(self.eyes.images)
         self._own = size
         self.vectors = gym.spaces.Box(-np.inf, np.inf, (own,), np.float32)
         """The space of what it makes."""
@@ -87,7 +87,7 @@ class ObservationEncoder:
         n, look_back = window.mask.shape
         rows = [window.state, window.past_states.flatten(0, 1)]
         found = torch.from_numpy(self(torch.cat(rows).cpu().numpy()))
-        past = found[n:].view(n, look_back, -1) * window.mask[..., None].to(found.dtype)
+        past = found[n:].view(n, look_back, found.shape[1]) * window.mask[..., None].to(found.dtype)
         return Window(found[:n], past, window.past_actions, window.mask)
 
     def trajectories(self, some: Trajectories) -> Trajectories:
@@ -167,7 +167,8 @@ class ObservationEncoder:
             images = part_of(tensor, part)
             with torch.no_grad():
                 module = isinstance(self.features, nn.Module)
-                found = self.features(images if module else images.numpy())
+                given: Any = images if module else images.numpy()
+                found = self.features(given)
             if isinstance(found, Tensor):
                 found = found.detach().cpu().numpy()
             found = np.asarray(found, np.float32)
@@ -212,9 +213,8 @@ class ObservationEncoder:
         if self.features is not None and named is None:
             named = getattr(self.features, "__qualname__", type(self.features).__name__)
         own = {} if self.features is None else {"features": named, "size": self._own}
-        each = self.eyes.each
         return {
-            "outputs": int(each[0].outputs) if len(each) else FEATURES,
+            "outputs": self.eyes.outputs,
             "width": self.eyes.width,
             **own,
         }
@@ -234,7 +234,7 @@ class ObservationEncoder:
         if "features" not in configuration:
             return ObservationEncoder(space, eyes)
         if features is None:
-            raise NeedsFeatures(
+            raise NeedsFeaturesError(
                 f"it sees pictures by features of yours ({configuration['features']}), which are "
                 "in no file; load it with features=..."
             )
@@ -252,9 +252,7 @@ def take_rows(observations: Array, rows: Array) -> Array:
     return observations[rows]
 
 
-def brought(
-    observations: Array, rows: Array, size: int, device: torch.device
-) -> Iterator[Tensor]:
+def brought(observations: Array, rows: Array, size: int, device: torch.device) -> Iterator[Tensor]:
     """These rows on a GPU, `size` at a time: a thread reads ahead into pinned memory."""
     shape = (min(size, len(rows)), *observations.shape[1:])
     number = torch.from_numpy(np.zeros(0, observations.dtype)).dtype
@@ -300,12 +298,13 @@ def measure_features(features: Features, eyes: Eyes, rows: Array) -> int:
     """How many numbers a user's own make of a picture."""
     sizes = set()
     for part in eyes.images:
-        given = part_of(torch.from_numpy(np.array(rows[:1])), part).numpy()
+        images = part_of(torch.from_numpy(np.array(rows[:1])), part)
+        given: Any = images if isinstance(features, nn.Module) else images.numpy()
         found = features(given)
         shape = tuple(found.shape) if hasattr(found, "shape") else np.shape(found)
         if len(shape) != 2 or shape[0] != 1:
             raise InputError(
-                f"features of one picture {given.shape} must have the shape (1, F), not {shape}"
+                f"features of one picture {tuple(given.shape)} must have the shape (1, F), not {shape}"
             )
         sizes.add(int(shape[1]))
     if len(sizes) != 1:

@@ -18,7 +18,6 @@ from sdil.policy import Policy
 from sdil.spaces import Spaces
 from sdil.windows import Window, Windows
 
-
 _LOOKED_AT = 2_048  # frames from which the scale of pictures is taken
 
 
@@ -102,7 +101,7 @@ class PlainNetwork(nn.Module):
         if shift is not None:
             shift = torch.cat([shift, shift.repeat_interleave(look_back, 0)])
         found = self.eyes(rows, shift)
-        past = found[n:].view(n, look_back, -1) * window.mask[..., None].to(found.dtype)
+        past = found[n:].view(n, look_back, found.shape[1]) * window.mask[..., None].to(found.dtype)
         return Window(found[:n], past, window.past_actions, window.mask)
 
     def nll(

@@ -13,9 +13,9 @@ from typing import Any
 from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.networks.eyes import Eyes
 from sdil.networks.looking import learn_to_see
 from sdil.networks.observing import Features, ObservationEncoder, measure_features
-from sdil.networks.eyes import Eyes
 from sdil.observations import has_images, is_vector
 from sdil.training import OnEpoch, State
 

@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,7 @@ from sdil.skills.fields import DiscoveryFields
 from sdil.skills.optimality import skill_scores, step_scores
 from sdil.skills.pairs import Pairs, find_pairs
 from sdil.skills.pairs_on_device import find_pairs_on_device
+from sdil.skills.repeated import Repeated
 from sdil.skills.steps import TrainingSteps
 from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
 
@@ -153,7 +154,10 @@ class Discovery:
         """The share of steps whose most probable skill is k, in the last epoch. (K,)"""
         self.mixed_pairs_survived = 0.0
         """The share of clean-noisy positives that passed the filter in the last epoch."""
-        self._luck = generator  # on a GPU one of its own, begun anew with each epoch
+        self._luck = generator
+        if self.optimisation.device.type != "cpu":  # one of its own, so that nothing is sent
+            self._luck = torch.Generator(self.optimisation.device)
+        self._repeated: dict[tuple[bool, int], Repeated] = {}
 
     @cached_property
     def _features(self) -> RecordedFeatures:
@@ -182,7 +186,7 @@ class Discovery:
                 counts = torch.histc(noisy, _HISTOGRAM_BINS, -1.0, 1.0)
                 figures["scores"] = (counts / counts.sum()).tolist()
             if on_epoch is not None:
-                noisy = None if self.scores is None else self.scores[self.steps.noisy].cpu()
+                known = None if self.scores is None else self.scores[self.steps.noisy].cpu()
                 on_epoch(
                     Epoch(
                         "discover",
@@ -191,7 +195,7 @@ class Discovery:
                         losses,
                         self.state,
                         figures,
-                        scores=noisy,
+                        scores=known,
                     )
                 )
 
@@ -232,8 +236,9 @@ class Discovery:
         }
 
     def load_result(self, result: State) -> None:
-        scores = result.get("scores", self._judged)
-        self.scores = None if scores is None else scores.to(self.optimisation.device)
+        self.scores = result.get("scores", self._judged)
+        if self.scores is not None:
+            self.scores = self.scores.to(self.optimisation.device)
         self.skill_optimality = result["skill_optimality"]
         self.usage = result["usage"]
         self.mixed_pairs_survived = float(result["mixed_pairs_survived"])
@@ -248,18 +253,12 @@ class Discovery:
         zeta = min(1.0, self.epoch * settings.zeta_step)
         n = self.updates_per_epoch
         sources = (torch.rand(n, generator=generator) < zeta).tolist()
-        if self.optimisation.device.type != "cpu":  # so that nothing is drawn far away and sent
-            seed = int(torch.randint(2**62, (), generator=generator))
-            self._luck = torch.Generator(self.optimisation.device).manual_seed(seed)
+        if self._luck is not generator:
+            self._luck.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         told: dict[str, list[Tensor]] = {}  # averaged when the epoch is over: fewer operations
         for index, source in zip(self._batches(n), sources, strict=True):
-            random = self._draw(len(index), source)
-            terms, figures = discovery_loss(
-                self.model, self.T, self._batch(index), random, settings
-            )
-            self.optimisation.descend(total(terms))
-            for name, value in (*terms.items(), *figures.items()):
-                told.setdefault(name, []).append(value.detach())
+            for name, value in self._updating(source)(index).items():
+                told.setdefault(name, []).append(value)
         skills = torch.cat(told.pop("skill")).cpu()
         self.usage = skills.bincount(minlength=settings.n_skills) / len(skills)
         pairs = told.pop("pairs", None)
@@ -272,6 +271,24 @@ class Discovery:
             means["survived_clean_noisy"] = self.mixed_pairs_survived
         dead = int((self.usage < 0.01).sum())
         return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
+
+    def _update(self, index: Tensor, *, by_embedding: bool) -> dict[str, Tensor]:
+        random = self._draw(len(index), by_embedding)
+        batch = self._batch(index)
+        terms, figures = discovery_loss(self.model, self.T, batch, random, self.settings)
+        self.optimisation.descend(total(terms))
+        return {name: value.detach() for name, value in (*terms.items(), *figures.items())}
+
+    def _updating(self, by_embedding: bool) -> Callable[[Tensor], dict[str, Tensor]]:
+        """What does an update: on a GPU recorded, once for each source of pairs and each set of
+        scores that it looks at."""
+        update = partial(self._update, by_embedding=by_embedding)
+        if self.optimisation.device.type != "cuda":
+            return update
+        scores = 0 if self.scores is None else self.scores.data_ptr()
+        self._repeated = {k: v for k, v in self._repeated.items() if k[1] == scores}
+        key = (by_embedding, scores)
+        return self._repeated.setdefault(key, Repeated(update, self._luck))
 
     def _batches(self, n: int) -> list[Tensor]:
         """Step numbers of n batches, a fixed share of each from the clean set."""

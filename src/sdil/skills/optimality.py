@@ -6,7 +6,6 @@ the skills it selects. Expected (soft) selection probabilities throughout, no ra
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 SMALLEST_SCALE = 0.05  # below it, scores are left small instead of being blown up to 1

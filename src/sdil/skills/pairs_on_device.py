@@ -61,7 +61,7 @@ def _by_distance(embeddings: Tensor, nearest: int, farthest: int) -> tuple[Tenso
     norm = z.square().sum(1)
     square = torch.addmm(norm + 1e-4, z, z.T, alpha=-2.0).add_(norm[:, None]).float()
     square.fill_diagonal_(-torch.inf)  # itself first
-    order = square.argsort(1, stable=True)
+    order = square.argsort(dim=1, stable=True)
     return order[:, 1 : 1 + nearest], order[:, len(z) - farthest :]
 
 
