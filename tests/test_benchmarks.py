@@ -22,6 +22,7 @@ SMALLEST = {
         1,
     ),
     "rollout_speed": ("--clean 5 --episodes 5 --n-envs 2 --look-backs 1 --rounds 1", 1),
+    "larger_than_memory": ("--frames 300 --side 16 --steps 10 --batches 2 --batch 8", 5),
     "load_check": ("--episodes 6 --rounds 1", 3),
     "training_memory": ("--episodes 50 --features 5 --look-backs 1", 1),
     "discovery_speed": ("--clean 5 --noisy 5 --updates 1 --rounds 1", 2),

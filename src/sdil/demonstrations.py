@@ -9,29 +9,15 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from sdil.checking import check_fits, check_values, packed
 from sdil.errors import InputError
-from sdil.observations import (
-    PartError,
-    find_unseen,
-    infer_observation,
-    is_packed,
-    observation_shape,
-    observation_type,
-    pack_observations,
-)
-from sdil.spaces import (
-    Array,
-    Spaces,
-    cast_fault,
-    element_shape,
-    element_type,
-    find_fault,
-    infer_action,
-)
+from sdil.observations import has_frames, infer_observation
+from sdil.spaces import Array, Spaces, infer_action
 from sdil.trajectories import Trajectories, Trajectory
 
 
@@ -107,6 +93,9 @@ class Demonstrations:
             terminated=np.concatenate([s.terminated for s in both]),
             ids=self.clean.ids + self.noisy.ids,
             groups=self.clean.groups + self.noisy.groups,
+            digests=None
+            if self.clean.digests is None or self.noisy.digests is None
+            else np.concatenate([self.clean.digests, self.noisy.digests]),
         )
 
     def clean_only(self) -> Demonstrations:
@@ -153,8 +142,10 @@ class Demonstrations:
 
     def fingerprint(self, *, rewards: bool = True) -> str:
         """A hash of every value, name and space: equal exactly for equal demonstrations, or for
-        those that are equal but for their rewards."""
+        those that are equal but for their rewards. Pictures are hashed episode by episode, so that
+        of those in a file, which knows these hashes, nothing is read."""
         digest = hashlib.sha256(repr((self.spaces.observation, self.spaces.action)).encode())
+        framed = has_frames(self.spaces.observation)
         for some in (self.clean, self.noisy):
             digest.update(b"set")
             for i, (row, step, length) in enumerate(
@@ -169,7 +160,12 @@ class Demonstrations:
                 terminated, steps = bool(some.terminated[i]), slice(step, step + length)
                 about = some.ids[i], some.groups[i], terminated, observations.shape
                 digest.update(repr(about).encode())
-                digest.update(np.ascontiguousarray(observations).data)  # no copy is made
+                if not framed:
+                    digest.update(np.ascontiguousarray(observations).data)  # no copy is made
+                elif some.digests is not None:
+                    digest.update(some.digests[i].tobytes())
+                else:
+                    digest.update(digest_of(observations))
                 digest.update(np.ascontiguousarray(some.actions[steps]).data)
                 if rewards:
                     known = np.ascontiguousarray(some.rewards[steps]).data
@@ -186,6 +182,19 @@ class Demonstrations:
         return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def digest_of(observations: Array) -> bytes:
+    """SHA-256 of the observations of an episode."""
+    return hashlib.sha256(np.ascontiguousarray(observations).data).digest()
+
+
+def update_fingerprint(digest: Any, t: Trajectory, seen: bytes | None) -> None:
+    """One more episode in a fingerprint; `seen` is `digest_of` pictures, None for vectors."""
+    digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
+    digest.update(np.ascontiguousarray(t.observations).data if seen is None else seen)
+    digest.update(np.ascontiguousarray(t.actions).data)
+    digest.update(b"-" if t.rewards is None else np.ascontiguousarray(t.rewards).data)
 
 
 def hold_out(
@@ -276,14 +285,14 @@ def _check_and_pack(
     if spaces is None:
         spaces = _infer(sets["clean"] + sets["noisy"])
     for name, items in sets.items():
-        sets[name] = [_packed(trajectory, spaces, name) for trajectory in items]
+        sets[name] = [packed(trajectory, spaces, name) for trajectory in items]
         for trajectory in sets[name]:
             check_fits(trajectory, spaces, name)
-    packed = Trajectories.pack(sets["clean"] + sets["noisy"], spaces)
+    together = Trajectories.pack(sets["clean"] + sets["noisy"], spaces)
     n_clean = len(sets["clean"])
-    check_values(packed[:n_clean], spaces, "clean")
-    check_values(packed[n_clean:], spaces, "noisy")
-    return packed[:n_clean], packed[n_clean:], spaces
+    check_values(together[:n_clean], spaces, "clean")
+    check_values(together[n_clean:], spaces, "noisy")
+    return together[:n_clean], together[n_clean:], spaces
 
 
 def _infer(items: list[Trajectory]) -> Spaces:
@@ -292,108 +301,19 @@ def _infer(items: list[Trajectory]) -> Spaces:
     )
 
 
-def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
-    """Raise where a value is not finite or lies outside its space, naming episode and step."""
-    if _all_good(trajectories, spaces):
-        return
-    for trajectory in trajectories:
-        seen = find_unseen(trajectory.observations, spaces.observation)
-        _raise_at(seen, name, trajectory, "observations")
-        done = find_fault(trajectory.actions, spaces.action)
-        _raise_at(done, name, trajectory, "actions")
-        if trajectory.rewards is not None and not np.isfinite(trajectory.rewards).all():
-            step = int(np.argmin(np.isfinite(trajectory.rewards)))
-            raise InputError(
-                f"{name} set, episode {trajectory.id!r}, step {step}: "
-                f"reward is {trajectory.rewards[step]}; "
-                "give finite rewards, or None for the whole episode"
-            )
-
-
-def _all_good(trajectories: Trajectories, spaces: Spaces) -> bool:
-    """Whether all values are good at once, where hardly any others lie beside them."""
-    if len(trajectories.actions) > 2 * trajectories.n_steps:
-        return False
-    known = trajectories.rewards[trajectories.steps()]
-    finite = np.isfinite(known) | ~np.repeat(trajectories.has_rewards, trajectories.lengths)
-    return bool(
-        finite.all()
-        and find_unseen(trajectories.observations, spaces.observation) is None
-        and find_fault(trajectories.actions, spaces.action) is None
-    )
-
-
 def pack_given(trajectories: Sequence[Trajectory], spaces: Spaces) -> Trajectories:
     """Trajectories that a trained policy is asked about: checked against its spaces, and packed."""
-    if not isinstance(trajectories, Trajectories):
-        trajectories = [_packed(trajectory, spaces, "given") for trajectory in trajectories]
-    for trajectory in trajectories:
-        check_fits(trajectory, spaces, "given")
-    packed = (
-        trajectories
-        if isinstance(trajectories, Trajectories)
-        else Trajectories.pack(trajectories, spaces)
-    )
-    check_values(packed, spaces, "given")
-    return packed
-
-
-def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
-    """Shapes and number types, before anything is copied into the spaces' own types."""
-    seen, done = spaces.observation, spaces.action
-    for label, array, space, shape, kept in (
-        (
-            "observations",
-            trajectory.observations,
-            seen,
-            observation_shape(seen),
-            observation_type(seen),
-        ),
-        ("actions", trajectory.actions, done, element_shape(done), element_type(done)),
-    ):
-        if array.shape[1:] != shape:
-            raise InputError(
-                f"{name} set, episode {trajectory.id!r}: {label} have shape {array.shape[1:]} per "
-                f"step, but the space is {space}; clean and noisy episodes must come from the same "
-                "spaces"
-            )
-        if array.dtype == kept:
-            continue
-        if label == "observations" and is_packed(seen):
-            raise InputError(
-                f"{name} set, episode {trajectory.id!r}: packed observations are bytes, not "
-                f"{array.dtype}; sdil.pack_observations makes them"
-            )
-        _raise_at(cast_fault(array, space), name, trajectory, label)
-
-
-def _packed(trajectory: Trajectory, spaces: Spaces, name: str) -> Trajectory:
-    """The same episode, its observations packed where the space is a `Dict`."""
-    given, space = trajectory.observations, spaces.observation
-    if given.dtype.names is None:
-        return trajectory
-    where = f"{name} set, episode {trajectory.id!r}"
-    if not is_packed(space):
-        raise InputError(
-            f"{where}: observations are dictionaries, but the space is {space}; clean and noisy "
-            "episodes must come from the same spaces"
-        )
-    try:
-        rows = pack_observations(space, given)
-    except PartError as fault:
-        raise InputError(f"{where}, step {fault.row}: observation{fault.what}") from None
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    return replace(trajectory, observations=rows)
-
-
-def _raise_at(
-    fault: tuple[tuple[int, ...], str] | None, name: str, trajectory: Trajectory, label: str
-) -> None:
-    if fault is not None:
-        (step, *_), what = fault
-        field = label.removesuffix("s")
-        raise InputError(f"{name} set, episode {trajectory.id!r}, step {step}: {field}{what}")
+    if isinstance(trajectories, Trajectories):
+        for trajectory in trajectories:
+            check_fits(trajectory, spaces, "given")
+        given = trajectories
+    else:
+        items = [packed(trajectory, spaces, "given") for trajectory in trajectories]
+        for trajectory in items:
+            check_fits(trajectory, spaces, "given")
+        given = Trajectories.pack(items, spaces)
+    check_values(given, spaces, "given")
+    return given
 
 
 def _named(items: list[Trajectory], name: str) -> list[Trajectory]:

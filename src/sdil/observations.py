@@ -121,6 +121,11 @@ def is_packed(space: gym.Space[Any]) -> bool:
     return isinstance(space, gym.spaces.Dict)
 
 
+def has_frames(space: gym.Space[Any]) -> bool:
+    """Whether observations are large: pictures, or rows of bytes that may hold some."""
+    return is_packed(space) or has_images(space)
+
+
 def observation_shape(space: gym.Space[Any]) -> tuple[int, ...]:
     """The shape in which one observation is kept: of a `Dict` the bytes of its row."""
     return (packed_type(space).itemsize,) if is_packed(space) else element_shape(space)

@@ -117,6 +117,7 @@ class Trajectories(Sequence[Trajectory]):
         terminated: Array,
         ids: tuple[str, ...],
         groups: tuple[str | None, ...],
+        digests: Array | None = None,
     ) -> None:
         self.observations = _read_only(observations)
         self.actions = _read_only(actions)
@@ -129,26 +130,34 @@ class Trajectories(Sequence[Trajectory]):
         self.terminated = _read_only(terminated)
         self.ids = ids
         self.groups = groups
+        self.digests = digests
+        """SHA-256 of the observations of each trajectory, where a file knows them. (N, 32) bytes"""
 
     @staticmethod
     def pack(trajectories: Iterable[Trajectory], spaces: Spaces) -> Trajectories:
-        """Copy trajectories into flat arrays of the spaces' number types."""
+        """Copy trajectories into flat arrays of the spaces' number types; observations that all lie
+        in one file stay there."""
         items = list(trajectories)
         lengths = np.array([len(t) for t in items], np.int64)
         rows = np.array([len(t.observations) for t in items], np.int64)
-        observations = np.empty(
-            (int(rows.sum()), *observation_shape(spaces.observation)),
-            observation_type(spaces.observation),
-        )
+        first_row, first_step = _starts(rows), _starts(lengths)
+        observations, mapped = _mapped(items, spaces)
+        if observations is None:
+            observations = np.empty(
+                (int(rows.sum()), *observation_shape(spaces.observation)),
+                observation_type(spaces.observation),
+            )
+            for t, row in zip(items, first_row, strict=True):
+                observations[row : row + len(t.observations)] = pack_observations(
+                    spaces.observation, t.observations
+                )
+        else:
+            first_row = mapped
         actions = np.empty(
             (int(lengths.sum()), *element_shape(spaces.action)), element_type(spaces.action)
         )
         rewards = np.full(int(lengths.sum()), np.nan)
-        first_row, first_step = _starts(rows), _starts(lengths)
-        for t, row, step in zip(items, first_row, first_step, strict=True):
-            observations[row : row + len(t.observations)] = pack_observations(
-                spaces.observation, t.observations
-            )
+        for t, step in zip(items, first_step, strict=True):
             actions[step : step + len(t)] = t.actions
             if t.rewards is not None:
                 rewards[step : step + len(t)] = t.rewards
@@ -181,14 +190,16 @@ class Trajectories(Sequence[Trajectory]):
             terminated=self.terminated[chosen],
             ids=tuple(self.ids[i] for i in chosen),
             groups=tuple(self.groups[i] for i in chosen),
+            digests=None if self.digests is None else self.digests[chosen],
         )
 
     def blocks(self, steps: int) -> list[Trajectories]:
         """Trajectories one after the other, about so many steps at a time, each block over its own
         part of the flat arrays; all of them as one where they lie in another order or apart."""
         rows = self.lengths + self.has_final
-        together = (np.diff(self.first_row) == rows[:-1]).all()
-        if self.n_steps <= steps or not (together and (np.diff(self.first_step) > 0).all()):
+        apart = np.diff(self.first_row)  # of a mapped file one row more where the last is unknown
+        in_order = (apart == rows[:-1]).all() or (apart == self.lengths[:-1] + 1).all()
+        if self.n_steps <= steps or not (in_order and (np.diff(self.first_step) > 0).all()):
             return [self]
         number = (np.cumsum(self.lengths) - 1) // steps  # of the block in which each ends
         edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(self)]
@@ -212,6 +223,7 @@ class Trajectories(Sequence[Trajectory]):
             terminated=some.terminated,
             ids=some.ids,
             groups=some.groups,
+            digests=some.digests,
         )
 
     @property
@@ -264,6 +276,26 @@ class Trajectories(Sequence[Trajectory]):
 
     def __repr__(self) -> str:
         return f"Trajectories({len(self)} episodes, {self.n_steps} steps)"
+
+
+def _mapped(items: Sequence[Trajectory], spaces: Spaces) -> tuple[Array | None, Array]:
+    """The flat array of a file in which all of these observations lie, and at which row of it."""
+    nowhere = None, np.zeros(0, np.int64)
+    whole = items[0].observations.base if items else None
+    if (
+        not isinstance(whole, np.ndarray)
+        or not isinstance(whole.base, np.memmap)
+        or whole.dtype != observation_type(spaces.observation)
+        or whole.shape[1:] != observation_shape(spaces.observation)
+        or not whole.strides[0]
+        or any(t.observations.base is not whole for t in items)
+        or any(t.observations.strides != whole.strides for t in items)
+        or any(t.observations.shape[1:] != whole.shape[1:] for t in items)
+    ):
+        return nowhere
+    begin = whole.__array_interface__["data"][0]
+    offsets = [t.observations.__array_interface__["data"][0] - begin for t in items]
+    return whole, np.array(offsets, np.int64) // whole.strides[0]
 
 
 def _starts(lengths: Array) -> Array:

@@ -80,7 +80,7 @@ def test_pictures_are_named_and_left_out(tmp_path):
     assert roles["obs/image"] == "image"
     assert sdil.read(path, clean="0").spaces.observation.shape == (7,)
     chosen = sdil.read(path, clean="0", features="obs/image")
-    assert chosen.spaces.observation.shape == (8 * 8 * 3,)
+    assert chosen.spaces.observation.shape == (8, 8, 3)
 
 
 def test_aloha(tmp_path):

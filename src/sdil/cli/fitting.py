@@ -34,6 +34,10 @@ Clean = Annotated[
 Features = Annotated[
     str | None, tyro.conf.arg(help="Of data in another format: what is seen, by name.")
 ]
+ImageSize = Annotated[
+    str | None,
+    tyro.conf.arg(help="Of data in another format: the size of its pictures, 96 or HxW."),
+]
 Actions = Annotated[
     str | None, tyro.conf.arg(help="Of data in another format: what is done, by name.")
 ]
@@ -137,10 +141,13 @@ def as_json(done: Finished) -> dict[str, Any]:
     return {"epochs": done.epochs, "seconds": done.seconds, "phases": done.phases}
 
 
+_CHOSEN = ("clean", "features", "image_size", "actions", "task")
+
+
 def data_of(options: Any) -> str:
     """The demonstrations that options name, with what they choose of other people's data."""
     every = None if options.every is None else str(options.every)
-    chosen = {name: getattr(options, name) for name in ("clean", "features", "actions", "task")}
+    chosen = {name: getattr(options, name) for name in _CHOSEN}
     return with_choices(options.data, **chosen, every=every)
 
 

@@ -34,6 +34,7 @@ def import_(
     features: str | None = None,
     actions: str | None = None,
     every: int | None = None,
+    image_size: str | None = None,
     task: str | None = None,
     group: str | None = None,
     format: Annotated[str | None, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = None,
@@ -55,9 +56,11 @@ def import_(
         out: Folder of demonstrations to write; it must not exist.
         noisy: Which episodes are doubtful, said in the same ways; by default all others.
         features: What is seen, names with commas between them: obs/object, obs/*, state[0:3]; by
-            default all that the source calls so. Pictures are left out unless they are named.
+            default all that the source calls so. Cameras are left out unless they are named:
+            observation.images.top,observation.state.
         actions: What is done, said in the same ways.
         every: Keep each n-th frame; rewards in between are added up.
+        image_size: Resize the pictures of cameras by area: 96, or HxW.
         task: Which of several tasks.
         group: The column of episodes whose values a split keeps together.
         format: How to read it, where it is not recognised.
@@ -75,6 +78,7 @@ def import_(
         features=features,
         actions=actions,
         every=None if every is None else str(every),
+        image_size=image_size,
         task=task,
         group=group,
         table=table,
@@ -101,6 +105,7 @@ def import_(
                 "steps": done.steps,
                 "resumed": done.resumed,
                 "observation": list(reading.observation.names),
+                "cameras": {c.name: list(c.shape) for c in reading.cameras},
                 "action": list(reading.action.names),
             }
         )
@@ -125,8 +130,21 @@ def import_(
 def _say_names(reading: Reading) -> None:
     for label, picked in (("observation", reading.observation), ("action", reading.action)):
         names = picked.names
+        if not names:
+            continue
         shown = ", ".join(names[:12]) + (f", ... ({len(names)})" if len(names) > 12 else "")
         print_wrapped(f"{label}: {shown}")
-    left = [f.name for f in reading.source.features if f.role == "image"]
+    for camera in reading.cameras:
+        size = "x".join(map(str, camera.shape))
+        print_wrapped(f"camera {camera.name}: {camera.feature.name}, {size}")
+    taken = {camera.feature.name for camera in reading.cameras}
+    left = [f.name for f in reading.source.features if f.role == "image" and f.name not in taken]
     if left:
-        print_wrapped(f"pictures, left out: {', '.join(left)}")
+        print_wrapped(f"pictures, left out: {', '.join(left)}; {how_to_see(reading, left)}")
+
+
+def how_to_see(reading: Reading, left: list[str]) -> str:
+    """The option that takes the first of these cameras, too."""
+    named = reading.address.choices.get("features")
+    names = [named] if named else reading.observation.features
+    return f"--features {shlex.quote(','.join([*names, left[0]]))} --image-size 96 has the first"

@@ -15,6 +15,7 @@ from sdil.errors import InputError
 from sdil.files import read_json
 from sdil.formats.data import is_source, with_choices
 from sdil.formats.folder import describe, load_demonstrations, load_truth
+from sdil.formats.mapping import are_frames_checked
 from sdil.formats.reading import open_reading
 from sdil.formats.recognise import NAMES, Address, parse_address
 from sdil.trajectories import Trajectories
@@ -33,12 +34,14 @@ def inspect(
     features: str | None = None,
     actions: str | None = None,
     every: int | None = None,
+    image_size: str | None = None,
     task: str | None = None,
     group: str | None = None,
     format: Annotated[str | None, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = None,
     table: str | None = None,
     episode: str | None = None,
     time: str | None = None,
+    check: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Say what a folder of demonstrations holds, after checking every value in it; or what a data
@@ -53,17 +56,21 @@ def inspect(
         features: What is seen.
         actions: What is done.
         every: Each n-th frame.
+        image_size: The size of pictures, where cameras are among the features.
         task: Which of several tasks.
         group: The column of episodes whose values a split keeps together.
         format: How to read it, where it is not recognised.
         table: Which table of a database.
         episode: The column of a table that numbers the episodes.
         time: The column of a table that orders the steps.
+        check: Of a folder of demonstrations: compare every frame with what was written, however
+            many there are. Without it that is done of up to 256 MB of them.
         as_json: Print the answer as JSON.
     """
     chosen = {
         **{"clean": clean, "noisy": noisy, "features": features, "actions": actions},
         **{"every": None if every is None else str(every), "task": task, "group": group},
+        "image_size": image_size,
         **{"table": table, "episode": episode, "time": time},
     }
     if format is not None or is_source(folder):
@@ -72,10 +79,10 @@ def inspect(
         look_at(open_reading(address.with_choices(**chosen)), as_json=as_json)
         return
     with_choices(folder, **chosen)  # refuses what is for other people's data
-    _inspect_folder(Path(folder), as_json)
+    _inspect_folder(Path(folder), as_json, check)
 
 
-def _inspect_folder(folder: Path, as_json: bool) -> None:
+def _inspect_folder(folder: Path, as_json: bool, check: bool) -> None:
     report = _find_report(folder)
     if report is not None and not (folder / "sdil.json").exists():  # the parts lie in folders below
         if as_json:
@@ -85,12 +92,13 @@ def _inspect_folder(folder: Path, as_json: bool) -> None:
         parts = [p.parent for p in sorted(folder.glob("*/sdil.json"))]
         print(plain(f"sets of demonstrations: {', '.join(map(str, parts))}"))
         return
-    about, demos, truth = describe(folder), load_demonstrations(folder), load_truth(folder)
+    about, demos = describe(folder), load_demonstrations(folder, check=check)
+    truth = load_truth(folder)
     summary = summarise(demos, truth)
     head = {key: about[key] for key in ("task", "environment", "origin")}
     if as_json:
         quality = {} if report is None else {"quality": report}
-        checked = about["fingerprint"] is not None
+        checked = about["fingerprint"] is not None and (check or are_frames_checked(about))
         print_json({"folder": str(folder), **head, **summary, "checked": checked, **quality})
         return
     made = ", ".join(f"{k} {v}" for k, v in about["origin"].items() if v is not None)
@@ -116,6 +124,8 @@ def _inspect_folder(folder: Path, as_json: bool) -> None:
     print(plain(f"fingerprint {summary['fingerprint'][:16]}"))
     if about["fingerprint"] is None:
         print("not checked: the folder is of a version that wrote no fingerprint")
+    elif not (check or are_frames_checked(about)):
+        print("checked but for the frames: all else is what was written; --check reads them too")
     else:  # or it would not have been loaded
         print("checked: the data is what was written")
 
@@ -201,7 +211,9 @@ def _summarise_set(
         "length_mean": float(lengths.mean()),
         "length_range": f"{lengths.min()} - {lengths.max()}",
         "reward_mean": float(np.mean(earned)) if earned else None,
-        "distinct_starts": len(np.unique(first, axis=0)),
+        "distinct_starts": len({row.tobytes() for row in first})
+        if first.dtype == np.uint8
+        else len(np.unique(first, axis=0)),
         "terminated": int(trajectories.terminated.sum()),
         "groups": len(groups) or None,
         "without_rewards": int((~trajectories.has_rewards).sum()) or None,

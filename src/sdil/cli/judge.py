@@ -23,6 +23,7 @@ from sdil.cli.fitting import (
     Device,
     Every,
     Features,
+    ImageSize,
     OneTask,
     as_json,
     asks_to_resume,
@@ -107,6 +108,7 @@ class JudgeOptions:
     ] = None
     clean: Clean = None
     features: Features = None
+    image_size: ImageSize = None
     actions: Actions = None
     every: Every = None
     task: OneTask = None

@@ -47,7 +47,7 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
         print_json(_as_json(reading, sets, guess, odd, unclear, command))
         return
     _print_head(source)
-    _print_features(source)
+    _print_features(reading)
     _print_kinds(source)
     if sets is not None:
         print_wrapped(("would be " if guess else "") + sets[2] + guess)
@@ -84,7 +84,7 @@ def import_command(address: Address) -> str:
     parts = ["sdil", "import", shlex.quote(str(Address(address.location)))]
     parts += ["--format", address.format] if address.format else []
     for option, value in address.choices.items():
-        parts += [f"--{option}", shlex.quote(value)]
+        parts += [f"--{option.replace('_', '-')}", shlex.quote(value)]
     return " ".join([*parts, "--out", shlex.quote(f"demos/{name}")])
 
 
@@ -104,18 +104,26 @@ def _print_head(source: Source) -> None:
     )
 
 
-def _print_features(source: Source) -> None:
+def _print_features(reading: Reading) -> None:
+    source, taken = reading.source, {camera.feature.name for camera in reading.cameras}
     rows = [
-        [f.name, _role(f), "x".join(map(str, f.shape)) or "1", f.dtype, f.unit or "", _entries(f)]
+        [
+            f.name,
+            _role(f, f.name in taken),
+            "x".join(map(str, f.shape)) or "1",
+            f.dtype,
+            f.unit or "",
+            _entries(f),
+        ]
         for f in source.features
     ]
     columns = ["feature", "taken for", "numbers", "type", "unit", "entries"]
     print_table("features", columns, rows, text_columns=6)
 
 
-def _role(feature: Feature) -> str:
+def _role(feature: Feature, taken: bool) -> str:
     if feature.role == "image":
-        return "picture, left out"
+        return "picture" if taken else "picture, left out"
     return {"other": "left out"}.get(feature.role, feature.role)
 
 

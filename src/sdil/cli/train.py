@@ -17,6 +17,7 @@ from sdil.cli.fitting import (
     Device,
     Every,
     Features,
+    ImageSize,
     OneTask,
     as_json,
     asks_to_resume,
@@ -114,6 +115,7 @@ class TrainOptions:
     ] = False
     clean: Clean = None
     features: Features = None
+    image_size: ImageSize = None
     actions: Actions = None
     every: Every = None
     task: OneTask = None

@@ -175,11 +175,12 @@ def read_at(
     spaces: Spaces,
     *,
     has_final: Array,
-    observations: Array,
+    observations: Array | None,
     actions: Array,
     rewards: Array,
 ) -> Array | None:
     """Fill flat arrays from what lies at these places; whether each episode was ended by its task.
+    Observations are left where they are if no array is given.
 
     None where the file is too short for them, or the arrays are: then they hold anything.
     """
@@ -200,6 +201,8 @@ def read_at(
         (rewards, length, np.dtype(np.float64), ()),
     )
     for (flat, counts, number, shape), first in zip(wanted, begin, strict=False):
+        if flat is None:
+            continue
         if number is None or flat.dtype != number or len(flat) != counts.sum():
             return None
         size = number.itemsize * int(np.prod(shape, dtype=np.int64))

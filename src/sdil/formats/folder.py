@@ -3,7 +3,8 @@
     demos/fourrooms/
       clean-v0/data/, noisy-v0/data/   Minari data sets (HDF5): `MinariDataset(".../data")`, or
                                        `minari.load_dataset("clean-v0")` with this folder as root
-                                       and `places.npy`, where in the file each episode lies
+                                       and `places.npy`, where in the file each episode lies;
+                                       of pictures `digests.npy`, a hash of each episode's
       sdil.json                        spaces, task, environment, ids, groups, what is absent;
                                        the fingerprint of the data and checksums of files; of
                                        imported data names, units, and the source's own frames
@@ -11,14 +12,13 @@
 
 `sdil.formats.minari` knows one data set; this module knows what lies around the two. What is read
 is compared with the fingerprint and the checksums, so that no damage goes unseen; folders of a
-version that wrote none are read without. Nothing is written that would not be read again.
+version that wrote none are read without. Nothing is written that would not be read again. Pictures
+and very large sets are mapped into memory (`sdil.formats.mapped`), and where they are large their
+frames are compared only where that is asked for (`sdil inspect --check`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import zlib
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -26,10 +26,26 @@ from typing import Any
 
 import numpy as np
 
-from sdil.demonstrations import Demonstrations, check_values
+from sdil.checking import check_values
+from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.files import new_folder, read_json, refuse_missing, write_json
-from sdil.formats.episodes import FILE, PLACES, read_places
+from sdil.files import new_folder, read_json, refuse_missing
+from sdil.formats.checksums import (
+    ABOUT,
+    AGAIN,
+    CHECKSUMS,
+    MAPPED,
+    SETS,
+    data_folder,
+    digest,
+    digest_of_the_rest,
+    files_of,
+    is_as_written,
+    known_places,
+    write_about,
+)
+from sdil.formats.mapped import Laid, is_mapped
+from sdil.formats.mapping import map_demonstrations, mapped_to_json
 from sdil.formats.minari import (
     Notes,
     annotate,
@@ -39,15 +55,13 @@ from sdil.formats.minari import (
     write_dataset,
 )
 from sdil.formats.origin import Imported, Origin
-from sdil.observations import observation_type
-from sdil.spaces import Array, Spaces, element_type
+from sdil.observations import has_frames, observation_type
+from sdil.spaces import Spaces, element_type
 from sdil.truth import Truth
 
 FORMAT_VERSION = 1
-_ABOUT = "sdil.json"
 _TRUTH = "truth.npz"
-_SETS = ("clean", "noisy")
-_FINGERPRINT, _CHECKSUMS = "fingerprint", "checksums"
+_FINGERPRINT = "fingerprint"
 _FIELDS: dict[str, Any] = {
     "task": str | None,
     "environment": str | None,
@@ -56,10 +70,10 @@ _FIELDS: dict[str, Any] = {
     "clean": dict,
     "noisy": dict,
     _FINGERPRINT: str | None,
-    _CHECKSUMS: dict,
+    CHECKSUMS: dict,
+    MAPPED: dict,
 }
 """What `sdil.json` must hold, and of which type."""
-_AGAIN = "copy the folder again, or collect again"
 
 
 def save_demonstrations(
@@ -88,7 +102,7 @@ def save_demonstrations(
     _check_storable(demos)
     size = size_on_disk(demos)  # refused beforehand: HDF5 does not survive a full disk
     path = Path(folder).absolute()
-    with new_folder(path, overwrite=overwrite, marker=_ABOUT, size=size) as temporary:
+    with new_folder(path, overwrite=overwrite, marker=ABOUT, size=size) as temporary:
         about: dict[str, Any] = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -97,42 +111,43 @@ def save_demonstrations(
             "spaces": demos.spaces.to_json(),
             **({} if source is None else source.to_json()),
         }
-        for name, trajectories in zip(_SETS, (demos.clean, demos.noisy), strict=True):
-            notes = write_dataset(trajectories, demos.spaces, _dataset(temporary, name))
-            about[name] = notes.to_json()
-        about[_FINGERPRINT], about[_CHECKSUMS] = demos.fingerprint(), {}
+        laid: Laid | None = {} if is_mapped(demos.spaces, len(demos.clean.observations)) else None
+        for name, trajectories in zip(SETS, (demos.clean, demos.noisy), strict=True):
+            place = data_folder(temporary, name)
+            about[name] = write_dataset(trajectories, demos.spaces, place, laid).to_json()
+        if laid is not None:
+            about[MAPPED] = mapped_to_json(temporary, laid)
+        about[_FINGERPRINT], about[CHECKSUMS] = demos.fingerprint(), {}
         if truth is not None:
             np.savez_compressed(temporary / _TRUTH, allow_pickle=False, **truth.to_arrays())
-            about[_CHECKSUMS][_TRUTH] = _digest((temporary / _TRUTH).read_bytes())
+            about[CHECKSUMS][_TRUTH] = digest((temporary / _TRUTH).read_bytes())
         if write_more is not None:
             write_more(temporary)
         write_about(temporary, about)
 
 
-def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Write `sdil.json` with checksums of the files of both sets and of all that it says."""
-    for name in _SETS:
-        for file in _files(name):
-            if (folder / file).exists():
-                about[_CHECKSUMS][file] = _checksum_of(folder / file)
-    about[_CHECKSUMS][_ABOUT] = _digest_of_the_rest(about)
-    write_json(folder / _ABOUT, about)
+def load_demonstrations(folder: str | Path, *, check: bool = False) -> Demonstrations:
+    """Read demonstrations that `save_demonstrations` wrote; every value is checked again.
 
-
-def load_demonstrations(folder: str | Path) -> Demonstrations:
-    """Read demonstrations that `save_demonstrations` wrote; every value is checked again."""
+    Pictures and very large sets are mapped, not read: then sizes, headers and everything but the
+    frames are checked, and these too where they are few, or with `check`.
+    """
     folder = Path(folder)
     about = describe(folder)
     try:
         spaces = Spaces.from_json(about["spaces"])
     except InputError as error:
-        raise InputError(f"{folder / _ABOUT}: damaged ({error}); {_AGAIN}") from None
-    notes = {name: _notes(folder, about, name) for name in _SETS}
-    found = _read_at_once(folder, about, notes, spaces)
+        raise InputError(f"{folder / ABOUT}: damaged ({error}); {AGAIN}") from None
+    notes = {name: _notes(folder, about, name) for name in SETS}
+    found = (
+        map_demonstrations(folder, about, notes, spaces, check=check)
+        if about[MAPPED]
+        else _read_at_once(folder, about, notes, spaces)
+    )
     if found is not None:
         return found
     # by an earlier version, or changed: episode by episode, to say what is wrong with which
-    sets = {_dataset(folder, name): noted for name, noted in notes.items()}
+    sets = {data_folder(folder, name): noted for name, noted in notes.items()}
     clean, noisy = read_datasets(sets, spaces)
     if not len(clean):
         raise InputError(f"{folder}: the clean set is empty")
@@ -150,14 +165,14 @@ def _read_at_once(
     folder: Path, about: dict[str, Any], notes: dict[str, Notes], spaces: Spaces
 ) -> Demonstrations | None:
     """From where the data lies in its files; None where not every byte is what was written."""
-    if about[_CHECKSUMS].get(_ABOUT) != _digest_of_the_rest(about):
+    if about[CHECKSUMS].get(ABOUT) != digest_of_the_rest(about):
         return None
     sets = {}
     for name, noted in notes.items():
-        place = _known_places(folder, about, name, noted)
-        if place is None or not _is_as_written(folder, about, _files(name)[1], noted):
+        place = known_places(folder, about, name, noted)
+        if place is None or not is_as_written(folder, about, files_of(name)[1], noted):
             return None
-        sets[_dataset(folder, name)] = noted, place
+        sets[data_folder(folder, name)] = noted, place
     try:
         read = read_at_once(sets, spaces)
         if read is None or not len(read[0]):
@@ -169,28 +184,6 @@ def _read_at_once(
     return demos
 
 
-def _known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) -> Array | None:
-    """Where each episode of a set lies in its file, as it was written; None where it is unknown."""
-    if not noted.episodes:
-        return np.zeros((0, 5), np.int64)
-    file = _files(name)[0]
-    if not _is_as_written(folder, about, file, noted):
-        return None
-    return read_places((folder / file).read_bytes(), noted.episodes)
-
-
-def _is_as_written(folder: Path, about: dict[str, Any], file: str, noted: Notes) -> bool:
-    """Whether a file of a set has the checksum that was noted; an empty set needs none."""
-    if not noted.episodes:
-        return True
-    written = str(about[_CHECKSUMS].get(file))
-    kind = "crc32" if written.startswith("crc32:") else "sha256"  # of earlier versions
-    try:
-        return written == _checksum_of(folder / file, kind)
-    except OSError:
-        return False
-
-
 def load_truth(folder: str | Path) -> Truth | None:
     """What is known of the quality of each step, or None; the only reader of `truth.npz`."""
     folder = Path(folder)
@@ -199,42 +192,42 @@ def load_truth(folder: str | Path) -> Truth | None:
     if not path.exists():
         return None
     lengths = {}
-    for name in _SETS:
+    for name in SETS:
         noted = _notes(folder, about, name)
-        places = _known_places(folder, about, name, noted)
-        held = lengths_of(_dataset(folder, name)) if places is None else places[:, 0].tolist()
+        places = known_places(folder, about, name, noted)
+        held = lengths_of(data_folder(folder, name)) if places is None else places[:, 0].tolist()
         if (len(held), sum(held)) != (noted.episodes, noted.steps):
             raise InputError(
-                f"{_dataset(folder, name)}: damaged (it does not hold the noted episodes and "
-                f"steps); {_AGAIN}"
+                f"{data_folder(folder, name)}: damaged (it does not hold the noted episodes and "
+                f"steps); {AGAIN}"
             )
         lengths[name] = held
     try:
         content = path.read_bytes()
-        if about[_CHECKSUMS].get(_TRUTH, _digest(content)) != _digest(content):
+        if about[CHECKSUMS].get(_TRUTH, digest(content)) != digest(content):
             raise InputError("it is not the file that was written with these demonstrations")
         with np.load(BytesIO(content), allow_pickle=False) as arrays:
             return Truth.from_arrays(arrays, **lengths)
     except Exception as error:  # zip, zlib and NumPy each have their own
-        raise InputError(f"{path}: cannot be read ({error}); {_AGAIN}") from None
+        raise InputError(f"{path}: cannot be read ({error}); {AGAIN}") from None
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
     """The contents of `sdil.json`: task, environment, origin and what each set holds."""
     folder = Path(folder)
     refuse_missing(folder, "`sdil collect` makes a folder of demonstrations")
-    about = read_json(folder / _ABOUT, what="a folder of demonstrations")
+    about = read_json(folder / ABOUT, what="a folder of demonstrations")
     version = about.get("format") if isinstance(about, dict) else None
     if version != FORMAT_VERSION:
         raise InputError(
-            f"{folder / _ABOUT}: format {version!r} is not the one this version reads "
+            f"{folder / ABOUT}: format {version!r} is not the one this version reads "
             f"({FORMAT_VERSION}); upgrade sdil or collect again"
         )
-    about = {_FINGERPRINT: None, _CHECKSUMS: {}, **about}  # earlier versions wrote neither
+    about = {_FINGERPRINT: None, CHECKSUMS: {}, MAPPED: {}, **about}  # not in earlier versions
     for name, kind in _FIELDS.items():
         if name not in about or not isinstance(about[name], kind):
             wrong = "of the wrong type" if name in about else "missing"
-            raise InputError(f"{folder / _ABOUT}: damaged (`{name}` is {wrong}); {_AGAIN}")
+            raise InputError(f"{folder / ABOUT}: damaged (`{name}` is {wrong}); {AGAIN}")
     return about
 
 
@@ -243,7 +236,7 @@ def origin_of(folder: str | Path) -> Origin | None:
     try:
         return Origin.from_json(describe(folder))
     except InputError as error:
-        raise InputError(f"{Path(folder) / _ABOUT}: {error}; {_AGAIN}") from None
+        raise InputError(f"{Path(folder) / ABOUT}: {error}; {AGAIN}") from None
 
 
 def size_on_disk(demos: Demonstrations) -> int:
@@ -254,28 +247,21 @@ def size_on_disk(demos: Demonstrations) -> int:
     everything = demos.all
     steps, episodes = everything.n_steps, len(everything)
     per_step = everything.observations[:1].nbytes + everything.actions[:1].nbytes
-    return (steps + episodes) * per_step + 100 * steps + 4_000 * episodes + 200_000
+    twice = demos.clean.n_steps + len(demos.clean) if has_frames(demos.spaces.observation) else 0
+    rows = (steps + episodes + twice) * per_step  # a mapped file begins with the clean set's
+    return rows + 200 * steps + 8_000 * episodes + 400_000
 
 
 def annotate_episodes(folder: Path, name: str, notes: Sequence[dict[str, Any]]) -> None:
     """Add to what Minari says of each episode of a set (its metadata); values are plain."""
-    annotate(_dataset(folder, name), notes)
-
-
-def _dataset(folder: Path, name: str) -> Path:
-    return folder / f"{name}-v0"
-
-
-def _files(name: str) -> tuple[str, str]:
-    """Of a set, within the folder: where its episodes lie, and the file that they lie in."""
-    return f"{name}-v0/{PLACES}", f"{name}-v0/{FILE.as_posix()}"
+    annotate(data_folder(folder, name), notes)
 
 
 def _notes(folder: Path, about: dict[str, Any], name: str) -> Notes:
     try:
         return Notes.from_json(about[name])
     except InputError as error:
-        raise InputError(f"{folder / _ABOUT}: damaged ({name} set: {error}); {_AGAIN}") from None
+        raise InputError(f"{folder / ABOUT}: damaged ({name} set: {error}); {AGAIN}") from None
 
 
 def _check_storable(demos: Demonstrations) -> None:
@@ -291,7 +277,7 @@ def _check_storable(demos: Demonstrations) -> None:
         raise InputError(f"the spaces {spaces.observation}, {spaces.action} cannot be stored")
     if not len(demos.clean):
         raise InputError("the clean set is empty: at least one trusted trajectory is needed")
-    for name, trajectories in zip(_SETS, (demos.clean, demos.noisy), strict=True):
+    for name, trajectories in zip(SETS, (demos.clean, demos.noisy), strict=True):
         check_values(trajectories, spaces, name)
 
 
@@ -300,28 +286,10 @@ def _check_as_written(folder: Path, about: dict[str, Any], fingerprint: str) -> 
     if about[_FINGERPRINT] not in (None, fingerprint):
         raise InputError(
             f"{folder}: the data is not what was written (its fingerprint differs), so a file is "
-            f"damaged or was changed; {_AGAIN}"
+            f"damaged or was changed; {AGAIN}"
         )
-    if about[_CHECKSUMS].get(_ABOUT, digest := _digest_of_the_rest(about)) != digest:
+    if about[CHECKSUMS].get(ABOUT, digest := digest_of_the_rest(about)) != digest:
         raise InputError(
-            f"{folder / _ABOUT}: it is not what was written (its checksum differs); {_AGAIN}, or "
-            f"remove `{_CHECKSUMS}` from it where you changed it yourself"
+            f"{folder / ABOUT}: it is not what was written (its checksum differs); {AGAIN}, or "
+            f"remove `{CHECKSUMS}` from it where you changed it yourself"
         )
-
-
-def _digest_of_the_rest(about: dict[str, Any]) -> str:
-    """A checksum of all that `sdil.json` says but for this checksum, however it is laid out."""
-    others = {name: value for name, value in about[_CHECKSUMS].items() if name != _ABOUT}
-    plain = json.loads(json.dumps({**about, _CHECKSUMS: others}))  # as it will be read
-    return _digest(json.dumps(plain, sort_keys=True).encode())
-
-
-def _checksum_of(path: Path, kind: str = "crc32") -> str:
-    """Of all bytes of a file of a set. CRC-32 misses no flipped bit and no damaged run of up to
-    four bytes, other damage once in four thousand million times, in a third of SHA-256's time."""
-    content = np.memmap(path, np.uint8, "r").data if path.stat().st_size else b""
-    return _digest(content) if kind == "sha256" else f"crc32:{zlib.crc32(content):08x}"
-
-
-def _digest(content: bytes | memoryview) -> str:
-    return hashlib.sha256(content).hexdigest()

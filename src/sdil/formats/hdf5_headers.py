@@ -25,6 +25,7 @@ SUPERBLOCK = 96
 """Bytes at the beginning of the file that are kept for `make_headers`."""
 _UNDEFINED = 2**64 - 1  # an address of nothing
 _LEAF, _NODE = 64, 64  # half of how many entries a leaf and a node of the root's tree have room for
+_CHUNKS = 32  # the same of a node over chunks, which this superblock cannot say: HDF5's own number
 _DATASPACE, _LINK_INFO, _DATATYPE, _FILL, _LINK = 1, 2, 3, 5, 6
 _LAYOUT, _GROUP_INFO, _ATTRIBUTE, _SYMBOL_TABLE = 8, 10, 12, 17
 
@@ -34,6 +35,7 @@ class Repeated:
     """A data set that each of the groups has, under the same name."""
 
     name: str
+    """With slashes where it lies in groups within the group."""
     number: np.dtype[Any]
     shape: tuple[int, ...]
     """Of one row."""
@@ -41,6 +43,12 @@ class Repeated:
     """How many each has. (G,)"""
     place: Array
     """At which byte of the file each begins; anything where it takes no room. (G,)"""
+    apart: int | None = None
+    """Bytes from the beginning of a row to that of the next; None where they lie side by side."""
+
+    @property
+    def row_bytes(self) -> int:
+        return self.number.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
 
 def make_headers(
@@ -54,19 +62,40 @@ def make_headers(
     assert begin % 8 == 0, "addresses are multiples of eight"
     pieces: list[bytes] = []
     at = begin
-    places = []
+    tree: dict[str, Any] = {}
     for each in data:
-        headers = _dataset_headers(each)
-        places.append(at + headers.shape[1] * np.arange(len(names), dtype=np.int64))
+        if each.apart is None or not each.row_bytes:
+            headers = _dataset_headers(each)
+        else:
+            indices, roots = _chunk_indices(each, at)
+            pieces.append(indices)
+            at += len(indices)
+            headers = _scattered_headers(each, roots)
+        inside = tree
+        *path, last = each.name.split("/")
+        for key in path:
+            inside = inside.setdefault(key, {})
+        inside[last] = at + headers.shape[1] * np.arange(len(names), dtype=np.int64)
         pieces.append(headers.tobytes())
         at += headers.size
-    groups = _group_headers([each.name for each in data], places, attributes)
-    addresses = at + groups.shape[1] * np.arange(len(names), dtype=np.int64)
-    pieces.append(groups.tobytes())
-    at += groups.size
-    tree, root = _root(names, addresses, at)
-    pieces.append(tree)
-    return _superblock(root, at + len(tree)), pieces
+    addresses, at = _groups(tree, attributes, at, pieces)
+    root_bytes, root = _root(names, addresses, at)
+    pieces.append(root_bytes)
+    return _superblock(root, at + len(root_bytes)), pieces
+
+
+def _groups(
+    tree: Mapping[str, Any], attributes: Mapping[str, Array], at: int, pieces: list[bytes]
+) -> tuple[Array, int]:
+    """The groups that hold data sets and groups: their addresses, and where they end."""
+    places = []
+    for inside in tree.values():
+        if isinstance(inside, dict):
+            inside, at = _groups(inside, {}, at, pieces)
+        places.append(inside)
+    headers = _group_headers(list(tree), places, attributes)
+    pieces.append(headers.tobytes())
+    return at + headers.shape[1] * np.arange(len(headers), dtype=np.int64), at + headers.size
 
 
 def _superblock(root: int, end: int) -> bytes:
@@ -104,17 +133,69 @@ def _dataspace(shape: Sequence[int]) -> bytes:
 
 def _dataset_headers(data: Repeated) -> Array:
     """One header for each group. (G, bytes)"""
-    template = _header(
+    template = _dataset_template(data, struct.pack("<BBQQ", 3, 1, _PLACE, _BYTES))  # in one piece
+    sizes = data.rows * data.row_bytes
+    place = np.where(sizes > 0, data.place, -1)  # -1 is `_UNDEFINED`
+    return _filled(template, {_ROWS: data.rows, _PLACE: place, _BYTES: sizes})
+
+
+def _dataset_template(data: Repeated, layout: bytes) -> bytes:
+    return _header(
         [
             _message(_DATASPACE, _dataspace([_ROWS, *data.shape])),
             _message(_DATATYPE, _datatype(data.number), constant=True),
             _message(_FILL, bytes([2, 2, 2, 1]), constant=True),  # allocated late, filled with 0
-            _message(_LAYOUT, struct.pack("<BBQQ", 3, 1, _PLACE, _BYTES)),  # in one piece
+            _message(_LAYOUT, layout),
         ]
     )
-    sizes = data.rows * (data.number.itemsize * int(np.prod(data.shape, dtype=np.int64)))
-    place = np.where(sizes > 0, data.place, -1)  # -1 is `_UNDEFINED`
-    return _filled(template, {_ROWS: data.rows, _PLACE: place, _BYTES: sizes})
+
+
+def _scattered_headers(data: Repeated, roots: Array) -> Array:
+    """The same for rows that lie apart: each is a chunk, found by a tree (IV.A.2.i, class 2)."""
+    sizes = [1, *data.shape, data.number.itemsize]
+    layout = struct.pack(f"<BBBQ{len(sizes)}I", 3, 2, len(sizes), _PLACE, *sizes)
+    return _filled(_dataset_template(data, layout), {_ROWS: data.rows, _PLACE: roots})
+
+
+def _chunk_indices(data: Repeated, begin: int) -> tuple[bytes, Array]:
+    """Trees over the rows of each data set (III.A.1, nodes of type 1), and where each has its root.
+
+    A key says how many bytes a chunk has and where in the data set it begins: of a row (i, 0, ...).
+    """
+    axes = 2 + len(data.shape)  # rows, those of the shape, bytes of a number
+    key = np.dtype([("bytes", "<u4"), ("filters", "<u4"), ("at", "<u8", (axes,))])
+    entry = np.dtype([("key", key), ("child", "<u8")])
+    size = 24 + 2 * _CHUNKS * entry.itemsize + key.itemsize
+    size += -size % 8
+    pieces: list[bytes] = []
+    roots, at = [], begin
+    for rows, place in zip(data.rows.tolist(), data.place.tolist(), strict=True):
+        children = place + (data.apart or 0) * np.arange(rows)
+        firsts, level = np.arange(rows), 0
+        while True:
+            count = max(-(-len(children) // (2 * _CHUNKS)), 1)
+            addresses = at + size * np.arange(count)
+            for i in range(count):
+                part = slice(2 * _CHUNKS * i, 2 * _CHUNKS * (i + 1))
+                some = children[part]
+                entries = np.zeros(len(some), entry)
+                entries["key"]["bytes"] = data.row_bytes
+                entries["key"]["at"][:, 0] = firsts[part]
+                entries["child"] = some
+                beyond = np.zeros(1, key)
+                after = firsts[part.stop] if part.stop < len(firsts) else rows
+                beyond["at"][0, 0] = after
+                left = addresses[i - 1] if i else _UNDEFINED
+                right = addresses[i + 1] if i + 1 < count else _UNDEFINED
+                head = struct.pack("<4sBBHQQ", b"TREE", 1, level, len(some), left, right)
+                node = head + entries.tobytes() + beyond.tobytes()
+                pieces.append(node.ljust(size, b"\0"))
+            at += size * count
+            if count == 1:
+                break
+            children, firsts, level = addresses, firsts[:: 2 * _CHUNKS], level + 1
+        roots.append(int(addresses[0]))
+    return b"".join(pieces), np.array(roots, np.int64)
 
 
 # numbers that stand in a template where each copy has its own; no header holds them otherwise

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from sdil.demonstrations import digest_of, update_fingerprint
 from sdil.errors import InputError
 from sdil.files import (
     clear_errors,
@@ -30,12 +31,16 @@ from sdil.files import (
     set_aside,
     write_json,
 )
+from sdil.formats.checksums import write_about
 from sdil.formats.episodes import FILE, PLACES, EpisodeFile
-from sdil.formats.folder import FORMAT_VERSION, write_about
+from sdil.formats.folder import FORMAT_VERSION
+from sdil.formats.mapped import Laid, MappedFile, is_mapped, remove_part, row_bytes, save_digests
+from sdil.formats.mapping import mapped_to_json
 from sdil.formats.minari import Notes
 from sdil.formats.origin import Numbered
 from sdil.formats.reading import Reading
 from sdil.locks import locked
+from sdil.observations import has_frames
 from sdil.spaces import Spaces
 from sdil.trajectories import Trajectory
 
@@ -88,8 +93,9 @@ def import_source(
             require_room(out, size)
             state = _State(hashlib.sha256(_opening(reading.spaces)), {})
         resumed = state.done
+        laid = _laid(reading)
         for name, positions in zip(_SETS, (clean, noisy), strict=True):
-            _write_set(reading, work, name, positions, state, request, on_progress)
+            _write_set(reading, work, name, positions, state, request, on_progress, laid)
         notes = {name: state.sets[name].notes for name in _SETS}
         about = {
             "format": FORMAT_VERSION,
@@ -101,7 +107,10 @@ def import_source(
             **{name: notes[name].to_json() for name in _SETS},
             "fingerprint": state.digest.hexdigest(),
             "checksums": {},
+            **({} if laid is None else {"mapped": mapped_to_json(work, laid)}),
         }
+        for file in laid or ():
+            remove_part(file)
         write_about(work, about)
         (work / _JOURNAL).unlink(missing_ok=True)
         _take_place(work, out)
@@ -123,8 +132,15 @@ class _Set:
     lengths: list[int] = field(default_factory=list)
     without_rewards: list[int] = field(default_factory=list)
     without_final: list[int] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    """Of the observations of each, where they are pictures."""
 
-    def add(self, t: Trajectory) -> None:
+    def add(self, t: Trajectory, digest: Any, spaces: Spaces) -> None:
+        """Note an episode, here and in the fingerprint."""
+        seen = digest_of(t.observations) if has_frames(spaces.observation) else None
+        update_fingerprint(digest, t, seen)
+        if seen is not None:
+            self.digests.append(seen.hex())
         if t.rewards is None:
             self.without_rewards.append(len(self.ids))
         if not t.has_final_observation:
@@ -167,6 +183,7 @@ def _write_set(
     state: _State,
     request: str,
     on_progress: OnProgress | None,
+    laid: Laid | None,
 ) -> None:
     """Write the episodes of a set that are not written yet, and then what Minari says of it."""
     clean, noisy, _ = reading.sets
@@ -177,7 +194,7 @@ def _write_set(
     done = state.done
     path = work / f"{name}-v0" / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    with EpisodeFile(path, reading.spaces, list(written.lengths)) as file:
+    with _open_file(path, reading.spaces, list(written.lengths), laid) as file:
         noted = time.monotonic()
         try:
             for position in positions[len(written.ids) :]:
@@ -187,8 +204,7 @@ def _write_set(
                     shutil.rmtree(work, ignore_errors=True)
                     raise
                 file.append(t)
-                update_digest(state.digest, t)
-                written.add(t)
+                written.add(t, state.digest, reading.spaces)
                 done += 1
                 if on_progress is not None:
                     on_progress(done, total)
@@ -200,24 +216,38 @@ def _write_set(
                 _note(file, work, request, reading, state)
             raise
         places = file.finish()
+        if isinstance(file, MappedFile) and laid is not None and written.ids:
+            laid[path] = file.about_rows()
+            if written.digests:
+                save_digests(path, [bytes.fromhex(text) for text in written.digests])
     if written.ids:
         np.save(work / f"{name}-v0" / PLACES, places)
     _write_metadata(work, name, reading.spaces, written.notes)
 
 
-def update_digest(digest: Any, t: Trajectory) -> None:
-    """One more episode in a fingerprint."""
-    digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
-    digest.update(np.ascontiguousarray(t.observations).data)
-    digest.update(np.ascontiguousarray(t.actions).data)
-    digest.update(b"-" if t.rewards is None else np.ascontiguousarray(t.rewards).data)
+def _laid(reading: Reading) -> Laid | None:
+    """Nothing laid yet, where observations are to be mapped."""
+    clean, noisy, _ = reading.sets
+    chosen = [reading.source.episodes[i] for i in (*clean, *noisy)]
+    rows = sum(e.steps for e in chosen) // reading.every
+    return {} if is_mapped(reading.spaces, rows) else None
+
+
+def _open_file(
+    path: Path, spaces: Spaces, lengths: list[int], laid: Laid | None
+) -> EpisodeFile | MappedFile:
+    if laid is None:
+        return EpisodeFile(path, spaces, lengths)
+    return MappedFile(path, spaces, lengths, before=next(reversed(laid.items()), None))
 
 
 def _opening(spaces: Spaces) -> bytes:
     return repr((spaces.observation, spaces.action)).encode()
 
 
-def _note(file: EpisodeFile, work: Path, request: str, reading: Reading, state: _State) -> None:
+def _note(
+    file: EpisodeFile | MappedFile, work: Path, request: str, reading: Reading, state: _State
+) -> None:
     """Write down how far it came."""
     file.flush()
     write_json(
@@ -262,15 +292,15 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
         said = read_json(work / _JOURNAL, what="an import")
         if said["request"] != request:
             return None
-        state = _State(hashlib.sha256(_opening(reading.spaces)), {})
+        state, laid = _State(hashlib.sha256(_opening(reading.spaces)), {}), _laid(reading)
         for name in _SETS:
             if name not in said["sets"]:
                 break
             state.digest.update(b"set")
             state.sets[name] = written = _Set()
-            for t in _written(work, name, _Set(**said["sets"][name]), reading.spaces):
-                update_digest(state.digest, t)
-                written.add(t)
+            noted = _Set(**said["sets"][name])
+            for t in _written(work, name, noted, reading.spaces, laid):
+                written.add(t, state.digest, reading.spaces)
         if state.digest.hexdigest() != said["digest"]:
             return None
         reading.frames.update({k: Numbered.from_json(v) for k, v in said["frames"].items()})
@@ -279,12 +309,15 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
         return None
 
 
-def _written(work: Path, name: str, noted: _Set, spaces: Spaces) -> Iterator[Trajectory]:
+def _written(
+    work: Path, name: str, noted: _Set, spaces: Spaces, laid: Laid | None
+) -> Iterator[Trajectory]:
     """The episodes of a set that are noted as written."""
     if not noted.ids:
         return
     no_rewards, no_final = set(noted.without_rewards), set(noted.without_final)
-    with EpisodeFile(work / f"{name}-v0" / FILE, spaces, list(noted.lengths)) as file:
+    path = work / f"{name}-v0" / FILE
+    with _open_file(path, spaces, list(noted.lengths), laid) as file:
         for at, (seen, done, rewards, ends, _) in enumerate(file.read_again()):
             yield Trajectory(
                 seen[: len(done) + (at not in no_final)],
@@ -294,6 +327,8 @@ def _written(work: Path, name: str, noted: _Set, spaces: Spaces) -> Iterator[Tra
                 noted.ids[at],
                 noted.groups[at],
             )
+        if isinstance(file, MappedFile) and laid is not None:
+            laid[path] = file.where_rows()
 
 
 def _request(reading: Reading) -> str:
@@ -325,8 +360,12 @@ def _size(reading: Reading) -> int:
     clean, noisy, _ = reading.sets
     chosen = (*clean, *noisy)
     steps = sum(reading.source.episodes[i].steps for i in chosen) // reading.every
-    row = reading.observation.width * reading.observation.dtype.itemsize
-    row += reading.action.width * reading.action.dtype.itemsize + 10
+    row = row_bytes(reading.spaces.observation)
+    if _laid(reading) is not None:  # whose rows are there twice
+        steps += sum(reading.source.episodes[i].steps for i in clean) // reading.every + len(clean)
+    row += (
+        50 * len(reading.cameras) + 50 + reading.action.width * reading.action.dtype.itemsize + 10
+    )
     return (steps + len(chosen)) * row + 8_000 * len(chosen) + 200_000
 
 

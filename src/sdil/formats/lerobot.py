@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ from sdil.formats.lerobot_layout import (
     told_of,
 )
 from sdil.formats.lerobot_paths import MissingFileError
-from sdil.formats.lerobot_video import Clip, decode_pictures
+from sdil.formats.lerobot_video import Clip, decode_pictures, each_picture
 from sdil.formats.source import Episode, Feature, Recorded
 from sdil.spaces import Array
 
@@ -126,6 +126,21 @@ class LeRobot:
                 begin = sum(other.length for other in self.layout.rows[:index])
             found["index"] = np.arange(begin, begin + row.length)
         return _rising(found.get("frame_index"), row.length), found["index"]
+
+    def pictures(self, index: int, feature: str, size: tuple[int, int] | None) -> Iterator[Array]:
+        """The frames of a camera in an episode, one after the other; videos of this size."""
+        row = self.layout.rows[index]
+        if feature in self.layout.cameras:
+            clip, times = self.clip(index, feature), self.times(index)
+            yield from clip.frames(times) if size is None else clip.resized(times, size)
+            return
+        path = self.layout.data_file(row)
+        with told_of(path, f"episode {row.index}"):
+            column = find_column(self.rows_of(index, [feature]), feature)
+            where = f"{path}: episode {row.index}: {feature}"
+            if column is None:
+                raise InputError(f"{where}: there is no such column")
+            yield from each_picture(column, where, self.layout.root)
 
     def times(self, index: int) -> Array:
         """Seconds from the beginning of the episode at which each frame was taken. (T,)"""

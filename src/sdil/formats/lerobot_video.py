@@ -34,6 +34,16 @@ class Clip:
         for frame in self.raw_frames(times):
             yield frame.to_ndarray(format="rgb24")
 
+    def resized(self, times: Array, size: tuple[int, int]) -> Iterator[Array]:
+        """The same at another size (height, width), by area."""
+        height, width = size
+        for frame in self.raw_frames(times):
+            if (frame.height, frame.width) == size:
+                yield frame.to_ndarray(format="rgb24")
+            else:
+                small = frame.reformat(width, height, "rgb24", interpolation="AREA")
+                yield small.to_ndarray()
+
     def frozen_share(self, times: Array) -> float:
         """The share of some of these pictures, evenly spaced, that look like the one before."""
         some = np.unique(np.linspace(0, len(times) - 1, min(_GLIMPSES, len(times))).astype(int))
@@ -103,11 +113,12 @@ def open_video(path: Path, mode: str = "r") -> Any:
 
 def decode_pictures(column: Any, where: str, root: Path) -> Array:
     """A column of stored pictures ({bytes, path} or bytes) as (T, H, W, C)."""
-    import io
+    return np.stack(list(each_picture(column, where, root)))
 
-    from PIL import Image
 
-    pictures = []
+def each_picture(column: Any, where: str, root: Path) -> Iterator[Array]:
+    """The same one after the other."""
+    shape = None
     for row, value in enumerate(column.to_pylist()):
         data = value.get("bytes") if isinstance(value, dict) else value
         place = value.get("path") if isinstance(value, dict) else None
@@ -116,10 +127,18 @@ def decode_pictures(column: Any, where: str, root: Path) -> Array:
             data = file.read_bytes() if file.is_file() else None
         if not isinstance(data, bytes):
             raise InputError(f"{where}: row {row} holds no picture")
-        with Image.open(io.BytesIO(data)) as picture:
-            pictures.append(np.asarray(picture))
-        if pictures[-1].shape != pictures[0].shape:
-            raise InputError(
-                f"{where}: row {row} is {pictures[-1].shape}, the first {pictures[0].shape}"
-            )
-    return np.stack(pictures)
+        picture = decode_picture(data)
+        shape = shape or picture.shape
+        if picture.shape != shape:
+            raise InputError(f"{where}: row {row} is {picture.shape}, the first {shape}")
+        yield picture
+
+
+def decode_picture(data: bytes) -> Array:
+    """A JPEG, a PNG or the like as (H, W, C) or (H, W)."""
+    import io
+
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as picture:
+        return np.asarray(picture)

@@ -18,7 +18,8 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.formats.episodes import FILE, PLACES, read_at, write_episodes
-from sdil.observations import observation_shape, observation_type
+from sdil.formats.mapped import Laid, is_mapped, write_mapped
+from sdil.observations import observation_shape, observation_type, pack_observations
 from sdil.spaces import Array, Spaces, element_shape, element_type, stored_space
 from sdil.trajectories import Trajectories
 
@@ -90,8 +91,13 @@ class Notes:
         return self.steps + self.episodes - len(set(self.without_final_observation))
 
 
-def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> Notes:
-    """Write trajectories as a Minari data set called like its new folder (`NAME-v0`)."""
+def write_dataset(
+    trajectories: Trajectories, spaces: Spaces, folder: Path, laid: Laid | None = None
+) -> Notes:
+    """Write trajectories as a Minari data set called like its new folder (`NAME-v0`).
+
+    With `laid`, to be mapped: what was laid so far, to which this one is added.
+    """
     from minari import MinariDataset, __version__
     from minari.dataset.minari_storage import MinariStorage
 
@@ -100,14 +106,20 @@ def write_dataset(trajectories: Trajectories, spaces: Spaces, folder: Path) -> N
     (folder / "data").mkdir(parents=True)
     storage = MinariStorage.new(
         folder / "data",
-        observation_space=stored_space(spaces.observation),
+        observation_space=spaces.observation,
         action_space=stored_space(spaces.action),
         data_format="hdf5",
         jpeg_encoding=False,  # lossy
     )
     storage.update_metadata({"dataset_id": folder.name, "minari_version": __version__})
     if len(trajectories):
-        np.save(folder / PLACES, write_episodes(trajectories, spaces, folder / FILE))
+        if laid is None and is_mapped(spaces, 0):
+            laid = {}
+        if laid is None:
+            places = write_episodes(trajectories, spaces, folder / FILE)
+        else:
+            places = write_mapped(trajectories, spaces, folder / FILE, laid)
+        np.save(folder / PLACES, places)
         storage.update_metadata({"total_steps": notes.steps, "total_episodes": notes.episodes})
         storage.update_metadata({"dataset_size": storage.get_size()})
     MinariDataset(folder / "data")  # Minari itself must be able to open what we wrote
@@ -225,6 +237,7 @@ class _Flat:
         )
         self.actions = np.empty((steps, *element_shape(spaces.action)), element_type(spaces.action))
         self.rewards = np.empty(steps)
+        self.seen = spaces.observation
         self.first_row: list[int] = []
         self.first_step: list[int] = []
         self.has_final: list[bool] = []
@@ -235,13 +248,14 @@ class _Flat:
     def add(self, episode: dict[str, Any], *, has_final: bool, has_rewards: bool) -> None:
         length = len(episode["actions"])
         rows = length + has_final
-        if len(episode["observations"]) != length + 1:
-            raise ValueError(f"{len(episode['observations'])} observations for {length} actions")
+        observations = pack_observations(self.seen, episode["observations"])
+        if len(observations) != length + 1:
+            raise ValueError(f"{len(observations)} observations for {length} actions")
         if len(episode["terminations"]) != length:
             raise ValueError(f"{len(episode['terminations'])} terminations for {length} actions")
         steps = slice(self.step, self.step + length)
         seen = self.observations[self.row : self.row + rows]
-        _copy("observations", episode["observations"][:rows], seen)
+        _copy("observations", observations[:rows], seen)
         _copy("actions", episode["actions"], self.actions[steps])
         rewards = episode["rewards"] if has_rewards else np.full(length, np.nan)
         _copy("rewards", rewards, self.rewards[steps])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,6 +71,7 @@ def find_oddities(
     reading: Reading, on_progress: Callable[[int, int], None] | None = None
 ) -> list[str]:
     """What is odd in the episodes of a source, or in some of them where there are very many."""
+    reading = replace(reading, blind=True)  # cameras are looked at below, a few frames of them
     positions = _some(reading)
     ranges = {
         "observation": _Ranges.of(reading.observation.width),
@@ -92,7 +93,7 @@ def find_oddities(
         ranges["observation"].add(t.observations)
         ranges["action"].add(t.actions.reshape(len(t), -1).astype(np.float64))
         key = hashlib.sha256(t.observations.tobytes() + t.actions.tobytes()).digest()
-        if key in seen:
+        if key in seen and reading.observation.width:
             repeated.append(f"episode {t.id!r} is episode {seen[key]!r} again")
         seen.setdefault(key, t.id)
         if len(kept) < 50:
@@ -176,7 +177,7 @@ def _of_times(reading: Reading, positions: list[int]) -> list[str]:
 def _of_lag(episodes: list[Trajectory], reading: Reading) -> list[str]:
     """Whether actions follow the states that they should bring about."""
     long = [t for t in episodes if len(t) > 4 * _LONGEST_LAG]
-    if not long or long[0].actions.ndim != 2:
+    if not long or long[0].actions.ndim != 2 or not long[0].observations.shape[1]:
         return []
     best: tuple[float, int, int, int] = (0.0, 0, 0, 0)
     width_seen, width_done = long[0].observations.shape[1], long[0].actions.shape[1]

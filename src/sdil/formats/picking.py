@@ -113,14 +113,19 @@ class Picked:
 
 
 def pick(
-    source: Source, asked: Sequence[str] | None, role: str, beside: Sequence[str] = ()
+    source: Source,
+    asked: Sequence[str] | None,
+    role: str,
+    beside: Sequence[str] = (),
+    *,
+    none_is_fine: bool = False,
 ) -> Picked:
     """The features of a role, or those that were asked for. `beside`: those that others take."""
     if asked is None:
         parts = [Part(f) for f in source.features if f.role == role and f.name not in beside]
     else:
         parts = [part for text in asked for part in _find(source, text)]
-    if not parts:
+    if not parts and not none_is_fine:
         what = "observations" if role == "observation" else "actions"
         flag = "--features" if role == "observation" else "--actions"
         raise InputError(

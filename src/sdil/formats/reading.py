@@ -16,6 +16,15 @@ import gymnasium as gym
 import numpy as np
 
 from sdil.errors import InputError
+from sdil.formats.cameras import (
+    STATE,
+    Camera,
+    choose_cameras,
+    fill,
+    observation_space,
+    parse_size,
+    rows_of,
+)
 from sdil.formats.origin import Imported, Numbered, Origin
 from sdil.formats.packing import Packing
 from sdil.formats.picking import Picked, pick, split_names
@@ -26,8 +35,10 @@ from sdil.formats.recognise import (
     parse_address,
     without_password,
 )
-from sdil.formats.source import Episode, Recorded, Source
+from sdil.formats.recorded import check_finite, check_lengths, rewards_of
+from sdil.formats.source import Episode, Source
 from sdil.formats.trusted import choose, columns_of, offer
+from sdil.observations import is_packed, pack_observations, packed_type
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
 
@@ -42,6 +53,7 @@ def read(
     features: str | Sequence[str] | None = None,
     actions: str | Sequence[str] | None = None,
     every: int | None = None,
+    image_size: int | str | None = None,
     task: str | None = None,
     group: str | None = None,
     format: str | None = None,
@@ -53,9 +65,11 @@ def read(
 
     `clean` says which episodes are trusted (`sdil.formats.trusted`), `noisy` which are doubtful,
     by default all others. `features` and `actions` name what is seen and done, by default all
-    that the source calls so, pictures left out. `every` keeps each n-th frame, `task` one of
-    several tasks, `group` is the column of episodes that a split keeps together. `table`,
-    `episode` and `time` are for tables: which one, and its columns for both.
+    that the source calls so, pictures left out: of cameras that are named, a `Dict` observation is
+    made with a part for each and `state` for all vectors, or a picture alone, and `image_size`
+    (96, or "HxW") resizes them. `every` keeps each n-th frame, `task` one of several tasks, `group`
+    is the column of episodes that a split keeps together. `table`, `episode` and `time` are for
+    tables: which one, and its columns for both.
     """
     chosen = {
         "clean": _joined(clean),
@@ -63,6 +77,7 @@ def read(
         "features": _joined(features),
         "actions": _joined(actions),
         "every": None if every is None else str(every),
+        "image_size": None if image_size is None else str(image_size),
         "task": task,
         "group": group,
         "table": table,
@@ -92,6 +107,8 @@ class Reading:
     address: Address
     frames: dict[str, Numbered] = field(default_factory=dict, repr=False)
     """The source's own numbers of the episodes that were read and do not count 0, 1, 2, ..."""
+    blind: bool = False
+    """Leave the pictures out: vectors are quick to look at."""
 
     @cached_property
     def every(self) -> int:
@@ -101,11 +118,30 @@ class Reading:
         return int(text)
 
     @cached_property
-    def observation(self) -> Picked:
-        """What is seen."""
+    def _asked(self) -> tuple[tuple[Camera, ...], list[str] | None]:
+        """The cameras that were asked for, and the other names."""
+        size = parse_size(self.address.choices.get("image_size"))
         names = split_names(self.address.choices.get("features"))
+        cameras, others = choose_cameras(self.source, names, size)
+        if size is not None and not cameras:
+            pictures = [f.name for f in self.source.features if f.role == "image"]
+            raise InputError(
+                f"{self.source.location}: a size of pictures was given, but no camera was chosen; "
+                + (f"--features names some of {', '.join(pictures)}" if pictures else "it has none")
+            )
+        return cameras, others
+
+    @property
+    def cameras(self) -> tuple[Camera, ...]:
+        """What is seen as pictures."""
+        return () if self.blind else self._asked[0]
+
+    @cached_property
+    def observation(self) -> Picked:
+        """What is seen as numbers, side by side."""
+        cameras, names = self._asked
         beside = () if names else self.action.features
-        return pick(self.source, names, "observation", beside)
+        return pick(self.source, names, "observation", beside, none_is_fine=bool(cameras))
 
     @cached_property
     def action(self) -> Picked:
@@ -168,8 +204,8 @@ class Reading:
     @cached_property
     def spaces(self) -> Spaces:
         """Boxes without limits that keep every number; Discrete for a column of counted actions."""
-        seen = gym.spaces.Box(
-            -np.inf, np.inf, (self.observation.width,), _float(self.observation.dtype)
+        seen = observation_space(
+            self.cameras, self.observation.width, _float(self.observation.dtype)
         )
         most = self._most_counted()
         if most is not None:
@@ -204,18 +240,23 @@ class Reading:
         where = f"{self.source.location}: episode {episode.id!r}"
         wanted = list(dict.fromkeys(self.observation.features + self.action.features))
         recorded = self.source.read(position, wanted)
-        steps, rows = _check_lengths(recorded, self.observation, self.action, where)
+        steps, rows = check_lengths(recorded, self.observation, self.action, where)
+        if not self.observation.parts and self.cameras:
+            rows = steps + 1  # as many as the pictures have
         frames = np.arange(steps) if recorded.frames is None else np.asarray(recorded.frames)
         seen = np.empty((rows, self.observation.width), self.observation.dtype)
         done = np.empty((steps, self.action.width), self.action.dtype)
         self.observation.fill(recorded.values, seen, where)
         self.action.fill(recorded.values, done, where)
-        _check_finite(seen, self.observation, frames, where)
-        _check_finite(done, self.action, frames, where)
-        rewards = _rewards(recorded, steps, frames, where)
+        check_finite(seen, self.observation, frames, where)
+        check_finite(done, self.action, frames, where)
+        rewards = rewards_of(recorded, steps, frames, where)
+        if self.cameras:
+            seen = self._with_pictures(position, seen, steps)
+        elif self.every > 1:
+            seen = seen[self._kept(steps, len(seen) > steps)]
         if self.every > 1:
             at = np.arange(0, steps, self.every)
-            seen = seen[[*at, steps]] if rows > steps else seen[at]
             done, frames = done[at], frames[at]
             rewards = None if rewards is None else np.add.reduceat(rewards, at)
         numbered = Numbered.of(frames)
@@ -226,6 +267,33 @@ class Reading:
         return Trajectory(
             seen, done, rewards, recorded.terminated, episode.id, self._group_of(episode)
         )
+
+    def _kept(self, steps: int, final: bool) -> Array:
+        """The rows of an episode that stay, the one where it ended included."""
+        at = np.arange(0, steps, self.every)
+        return np.append(at, steps) if final else at
+
+    def _with_pictures(self, position: int, seen: Array, steps: int) -> Array:
+        """Vectors (rows, width) and what the cameras saw, as observations are kept."""
+        given = rows_of(self.source, position, self.cameras)
+        shown = [len(frames) for frames in given.values()] or [steps]
+        if min(shown) < steps:
+            where = f"{self.source.location}: episode {self.source.episodes[position].id!r}"
+            raise InputError(f"{where}: {min(shown)} pictures for {steps} actions")
+        at = self._kept(steps, final=min(*shown, len(seen)) > steps)
+        space = self.spaces.observation
+        rows = np.zeros(len(at), packed_type(space)) if is_packed(space) else None
+        alone = np.empty((len(at), *self.cameras[0].shape), np.uint8) if rows is None else None
+        for camera in self.cameras:
+            out = alone if rows is None else rows[camera.name]
+            assert out is not None
+            fill(self.source, position, camera, given.get(camera.feature.name), at, out)
+        if rows is None:
+            assert alone is not None
+            return alone
+        if self.observation.width:
+            rows[STATE] = seen[at]
+        return pack_observations(space, rows)
 
     def read_all(self) -> Imported:
         """All of it, packed; one copy of every number."""
@@ -270,65 +338,6 @@ class Reading:
                 return None
             most = max(most, int(flat.max()))
         return most
-
-
-def _check_lengths(
-    recorded: Recorded, observation: Picked, action: Picked, where: str
-) -> tuple[int, int]:
-    """How many actions and observations an episode has; every feature agrees."""
-    lengths: dict[str, int] = {}
-    for part in (*observation.parts, *action.parts):
-        feature = part.feature
-        values = recorded.values.get(feature.name)
-        if values is None:
-            raise InputError(f"{where}: {feature.name} is missing")
-        length, *shape = values.shape
-        if tuple(shape) != feature.shape:
-            raise InputError(
-                f"{where}: {feature.name} has shape {tuple(shape)} per step, but "
-                f"{feature.shape} elsewhere in the data set"
-            )
-        lengths[feature.name] = length
-    steps = {n: lengths[n] for n in action.features}
-    rows = {n: lengths[n] for n in observation.features if n not in steps}
-    count = min(steps.values())
-    if max(steps.values()) > count:
-        raise InputError(f"{where}: actions differ in length: {_told(steps)}")
-    if not count:
-        raise InputError(f"{where} is empty: it needs at least one action")
-    for name, length in rows.items():
-        if length not in (count, count + 1):
-            raise InputError(f"{where}: {name} has {length} rows for {count} actions")
-    return count, min(rows.values(), default=count)
-
-
-def _told(lengths: dict[str, int]) -> str:
-    return ", ".join(f"{name} {length}" for name, length in lengths.items())
-
-
-def _check_finite(values: Array, picked: Picked, frames: Array, where: str) -> None:
-    if np.isfinite(values).all():
-        return
-    row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
-    frame = int(frames[row]) if row < len(frames) else "after the last"
-    raise InputError(
-        f"{where}, row {frame}, {picked.names[column]}: {values[row, column]} is not a finite "
-        "number; leave the episode or the feature out, or mend the data"
-    )
-
-
-def _rewards(recorded: Recorded, steps: int, frames: Array, where: str) -> Array | None:
-    if recorded.rewards is None:
-        return None
-    rewards = np.asarray(recorded.rewards, np.float64).reshape(-1)
-    if len(rewards) != steps:
-        raise InputError(f"{where}: {len(rewards)} rewards for {steps} actions")
-    if not np.isfinite(rewards).all():
-        at = int(np.argmin(np.isfinite(rewards)))
-        raise InputError(
-            f"{where}, row {int(frames[at])}: the reward is {rewards[at]}, not a finite number"
-        )
-    return rewards
 
 
 def _joined(value: str | Sequence[str | int] | None) -> str | None:

@@ -34,7 +34,7 @@ _TABLE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".duckdb", ".db"
 _HDF5_ENDINGS = (".hdf5", ".h5", ".he5", ".hdf")
 _POSTGRES = ("postgresql://", "postgres://")
 CHOICES = (
-    *("clean", "noisy", "features", "actions", "every", "task", "group"),
+    *("clean", "noisy", "features", "actions", "every", "image_size", "task", "group"),
     *("table", "episode", "time"),
 )
 """What may stand after the place."""

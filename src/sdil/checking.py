@@ -1,0 +1,110 @@
+"""Whether episodes fit their spaces: shapes, number types and every value, by episode and step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.observations import (
+    PartError,
+    find_unseen,
+    is_packed,
+    observation_shape,
+    observation_type,
+    pack_observations,
+)
+from sdil.spaces import Spaces, cast_fault, element_shape, element_type, find_fault
+from sdil.trajectories import Trajectories, Trajectory
+
+
+def check_values(trajectories: Trajectories, spaces: Spaces, name: str) -> None:
+    """Raise where a value is not finite or lies outside its space, naming episode and step."""
+    if _all_good(trajectories, spaces):
+        return
+    for trajectory in trajectories:
+        seen = find_unseen(trajectory.observations, spaces.observation)
+        _raise_at(seen, name, trajectory, "observations")
+        done = find_fault(trajectory.actions, spaces.action)
+        _raise_at(done, name, trajectory, "actions")
+        if trajectory.rewards is not None and not np.isfinite(trajectory.rewards).all():
+            step = int(np.argmin(np.isfinite(trajectory.rewards)))
+            raise InputError(
+                f"{name} set, episode {trajectory.id!r}, step {step}: "
+                f"reward is {trajectory.rewards[step]}; "
+                "give finite rewards, or None for the whole episode"
+            )
+
+
+def _all_good(trajectories: Trajectories, spaces: Spaces) -> bool:
+    """Whether all values are good at once, where hardly any others lie beside them."""
+    if len(trajectories.actions) > 2 * trajectories.n_steps:
+        return False
+    known = trajectories.rewards[trajectories.steps()]
+    finite = np.isfinite(known) | ~np.repeat(trajectories.has_rewards, trajectories.lengths)
+    seen = trajectories.observations
+    in_file = trajectories.digests is not None  # whose values were checked when it was written
+    return bool(
+        finite.all()
+        and (in_file or find_unseen(seen, spaces.observation) is None)
+        and find_fault(trajectories.actions, spaces.action) is None
+    )
+
+
+def check_fits(trajectory: Trajectory, spaces: Spaces, name: str) -> None:
+    """Shapes and number types, before anything is copied into the spaces' own types."""
+    seen, done = spaces.observation, spaces.action
+    for label, array, space, shape, kept in (
+        (
+            "observations",
+            trajectory.observations,
+            seen,
+            observation_shape(seen),
+            observation_type(seen),
+        ),
+        ("actions", trajectory.actions, done, element_shape(done), element_type(done)),
+    ):
+        if array.shape[1:] != shape:
+            raise InputError(
+                f"{name} set, episode {trajectory.id!r}: {label} have shape {array.shape[1:]} per "
+                f"step, but the space is {space}; clean and noisy episodes must come from the same "
+                "spaces"
+            )
+        if array.dtype == kept:
+            continue
+        if label == "observations" and is_packed(seen):
+            raise InputError(
+                f"{name} set, episode {trajectory.id!r}: packed observations are bytes, not "
+                f"{array.dtype}; sdil.pack_observations makes them"
+            )
+        _raise_at(cast_fault(array, space), name, trajectory, label)
+
+
+def packed(trajectory: Trajectory, spaces: Spaces, name: str) -> Trajectory:
+    """The same episode, its observations packed where the space is a `Dict`."""
+    given, space = trajectory.observations, spaces.observation
+    if given.dtype.names is None:
+        return trajectory
+    where = f"{name} set, episode {trajectory.id!r}"
+    if not is_packed(space):
+        raise InputError(
+            f"{where}: observations are dictionaries, but the space is {space}; clean and noisy "
+            "episodes must come from the same spaces"
+        )
+    try:
+        rows = pack_observations(space, given)
+    except PartError as fault:
+        raise InputError(f"{where}, step {fault.row}: observation{fault.what}") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return replace(trajectory, observations=rows)
+
+
+def _raise_at(
+    fault: tuple[tuple[int, ...], str] | None, name: str, trajectory: Trajectory, label: str
+) -> None:
+    if fault is not None:
+        (step, *_), what = fault
+        field = label.removesuffix("s")
+        raise InputError(f"{name} set, episode {trajectory.id!r}, step {step}: {field}{what}")

@@ -1,0 +1,71 @@
+"""What the steps of an episode must be to become demonstrations: as many of each, and finite."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sdil.errors import InputError
+from sdil.formats.picking import Picked
+from sdil.formats.source import Recorded
+from sdil.spaces import Array
+
+
+def check_lengths(
+    recorded: Recorded, observation: Picked, action: Picked, where: str
+) -> tuple[int, int]:
+    """How many actions and observations an episode has; every feature agrees."""
+    lengths: dict[str, int] = {}
+    for part in (*observation.parts, *action.parts):
+        feature = part.feature
+        values = recorded.values.get(feature.name)
+        if values is None:
+            raise InputError(f"{where}: {feature.name} is missing")
+        length, *shape = values.shape
+        if tuple(shape) != feature.shape:
+            raise InputError(
+                f"{where}: {feature.name} has shape {tuple(shape)} per step, but "
+                f"{feature.shape} elsewhere in the data set"
+            )
+        lengths[feature.name] = length
+    steps = {n: lengths[n] for n in action.features}
+    rows = {n: lengths[n] for n in observation.features if n not in steps}
+    count = min(steps.values())
+    if max(steps.values()) > count:
+        raise InputError(f"{where}: actions differ in length: {_told(steps)}")
+    if not count:
+        raise InputError(f"{where} is empty: it needs at least one action")
+    for name, length in rows.items():
+        if length not in (count, count + 1):
+            raise InputError(f"{where}: {name} has {length} rows for {count} actions")
+    return count, min(rows.values(), default=count)
+
+
+def _told(lengths: dict[str, int]) -> str:
+    return ", ".join(f"{name} {length}" for name, length in lengths.items())
+
+
+def check_finite(values: Array, picked: Picked, frames: Array, where: str) -> None:
+    """Refuse a number that is none, and say where it stands."""
+    if np.isfinite(values).all():
+        return
+    row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+    frame = int(frames[row]) if row < len(frames) else "after the last"
+    raise InputError(
+        f"{where}, row {frame}, {picked.names[column]}: {values[row, column]} is not a finite "
+        "number; leave the episode or the feature out, or mend the data"
+    )
+
+
+def rewards_of(recorded: Recorded, steps: int, frames: Array, where: str) -> Array | None:
+    """What each step was paid, where that is known."""
+    if recorded.rewards is None:
+        return None
+    rewards = np.asarray(recorded.rewards, np.float64).reshape(-1)
+    if len(rewards) != steps:
+        raise InputError(f"{where}: {len(rewards)} rewards for {steps} actions")
+    if not np.isfinite(rewards).all():
+        at = int(np.argmin(np.isfinite(rewards)))
+        raise InputError(
+            f"{where}, row {int(frames[at])}: the reward is {rewards[at]}, not a finite number"
+        )
+    return rewards
