@@ -39,7 +39,7 @@ import sdil
 from common.report import Target, begin, finish, print_table
 from sdil.algorithms import find_learner
 from sdil.cores import computing_on, resolve_device, wanted_device
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, digest_of
 from sdil.networks.observing import FRAMES_AT_ONCE, ObservationEncoder
 from sdil.networks.policies import Architecture, PlainNetwork
 from sdil.networks.seeing import forget_encoders, see
@@ -377,7 +377,7 @@ def same_again(side: int, seed: int) -> tuple[Row, Any]:
     """Weights of the same seed twice, and of a run that goes on from its middle."""
     pictures = walking_squares(20 * (STEPS + 1), side, seed)
     numbers = vectors(4_000, seed)
-    few = {"min_updates": 60, "max_updates": 60, "patience": 60}
+    few: dict[str, Any] = {"min_updates": 60, "max_updates": 60, "patience": 60}
     short = {"discovery_epochs": 3, "discovery_min_updates": 60, **few}
     judge = {"clone_updates": 20, "distance_updates": 20, "outcome_updates": 20}
     cases: dict[str, tuple[Any, Demonstrations, dict[str, Any]]] = {
@@ -444,7 +444,16 @@ def walking_squares(
     if file is not None:
         rows.flush()
         rows = np.lib.format.open_memmap(file, "r")
-    return _packed(rows, actions.ravel(), episodes, n_clean, gym.spaces.Discrete(ACTIONS))
+    every = rows.reshape(episodes, per, *rows.shape[1:])
+    known = [digest_of(one) for one in every]  # a folder of demonstrations knows them, too
+    return _packed(
+        rows,
+        actions.ravel(),
+        episodes,
+        n_clean,
+        gym.spaces.Discrete(ACTIONS),
+        np.frombuffer(b"".join(known), np.uint8).reshape(episodes, -1),
+    )
 
 
 def _mapped(file: Path, shape: tuple[int, ...]) -> Any:
@@ -463,7 +472,12 @@ def vectors(steps: int, seed: int) -> Demonstrations:
 
 
 def _packed(
-    rows: Array, actions: Array, episodes: int, n_clean: int, space: gym.Space[Any]
+    rows: Array,
+    actions: Array,
+    episodes: int,
+    n_clean: int,
+    space: gym.Space[Any],
+    digests: Array | None = None,
 ) -> Demonstrations:
     """Demonstrations over these arrays; nothing is copied."""
     every = np.arange(episodes)
@@ -480,6 +494,7 @@ def _packed(
         terminated=np.zeros(episodes, bool),
         ids=tuple(f"episode-{i}" for i in every),
         groups=(None,) * episodes,
+        digests=digests,
     )
     seen: Any = gym.spaces.Box(-np.inf, np.inf, rows.shape[1:], np.float32)
     if rows.dtype == np.uint8:

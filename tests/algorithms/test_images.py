@@ -15,6 +15,8 @@ from walking import KINDS, Corridor, walks
 import sdil
 from sdil import BC, SDIL, InputError, Judge
 from sdil.algorithms import JUDGES, LEARNERS, make_judge
+from sdil.arguments import read_run
+from sdil.cli import main
 from sdil.networks import looking, seeing
 from sdil.networks.eyes import Eyes, moved
 from sdil.networks.observing import ObservationEncoder
@@ -65,7 +67,7 @@ def test_every_kind_of_picture_is_learned_from_saved_and_acted_on(kind, tmp_path
     policy = BC(**FEW).fit(demos, seed=0)
     assert policy.spaces == demos.spaces
     seen = demos.clean[0].observations
-    action, state = policy.predict(seen[0])
+    action, _ = policy.predict(seen[0])
     assert action in (0, 1)
     several, _ = policy.predict(seen[:3])
     assert several.shape == (3,)
@@ -327,3 +329,42 @@ def test_a_gpu_sees_what_the_cpu_sees(demos):
     with sdil.cores.computing_on("cuda"):
         there = fresh()(rows)
     np.testing.assert_allclose(there, fresh()(rows), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("after", [1, 2])  # while it learns to see, and later
+def test_a_run_on_pictures_is_resumed_and_read_again(after, demos, tmp_path):
+    data, whole, cut = (tmp_path / name for name in ("data", "whole", "cut"))
+    sdil.save_demonstrations(demos, data)
+    seeing.forget_encoders()
+    learner = BC(**FEW)
+    done = sdil.train(learner, data, whole, seed=0, device="auto")
+    heard = []
+
+    def stop(epoch):
+        heard.append(epoch.phase)
+        if len(heard) == after:
+            raise KeyboardInterrupt
+
+    seeing.forget_encoders()
+    with pytest.raises(KeyboardInterrupt):
+        sdil.train(learner, data, cut, seed=0, on_epoch=stop)
+    seeing.forget_encoders()
+    gone_on = sdil.resume(cut)
+    assert equal(everything(done.result), everything(gone_on.result))
+    assert equal(everything(done.result), everything(sdil.load_policy(whole)))
+    assert read_run(whole)["device"] in ("cpu", "cuda")
+
+
+def test_the_command_line_judges_scores_and_evaluates_pictures(demos, tmp_path, capsys):
+    data, out = tmp_path / "data", tmp_path / "judged"
+    sdil.save_demonstrations(walks(clean=12, noisy=12), data)
+    few = ["--clone-updates", "20", "--distance-updates", "20", "--outcome-updates", "20"]
+    judging = ["judge", "evidence", "--data", str(data), "--out", str(out), *few]
+    assert main([*judging, "--device", "auto"]) == 0
+    table = tmp_path / "scores.csv"
+    assert main(["score", str(out), "--out", str(table), "--device", "auto"]) == 0
+    assert len(table.read_text().splitlines()) == 1 + 12 * 8
+    capsys.readouterr()
+    if not torch.cuda.is_available():
+        assert main([*judging, "--device", "cuda", "--overwrite"]) != 0
+        assert "there is no GPU" in capsys.readouterr().err

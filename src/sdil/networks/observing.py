@@ -111,7 +111,7 @@ class ObservationEncoder:
         made = []
         for some, begin in zip(sets, np.split(begins, edges), strict=True):
             other = copy(some)
-            other.observations, other.first_row = seen, begin
+            other.observations, other.first_row, other.digests = seen, begin, None
             made.append(other)
         return made
 
@@ -304,7 +304,8 @@ def measure_features(features: Features, eyes: Eyes, rows: Array) -> int:
         shape = tuple(found.shape) if hasattr(found, "shape") else np.shape(found)
         if len(shape) != 2 or shape[0] != 1:
             raise InputError(
-                f"features of one picture {tuple(given.shape)} must have the shape (1, F), not {shape}"
+                f"features of one picture {tuple(given.shape)} must have the shape (1, F), "
+                f"not {shape}"
             )
         sizes.add(int(shape[1]))
     if len(sizes) != 1:
