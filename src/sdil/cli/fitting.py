@@ -151,6 +151,19 @@ def data_of(options: Any) -> str:
     return with_choices(options.data, **chosen, every=every)
 
 
+def seeds_of(text: str) -> list[int]:
+    """The seeds that "0-4" or "0,3,7-9" stands for, in this order."""
+    found: list[int] = []
+    for piece in text.split(","):
+        first, dash, last = piece.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise InputError(f"seeds are given as 0-4 or 0,3,7, not {text!r}")
+        found += range(int(first), int(last or first) + 1)
+    if len(set(found)) != len(found) or not found:
+        raise InputError(f"seeds are given as 0-4 or 0,3,7, each once, not {text!r}")
+    return found
+
+
 def asks_to_resume(arguments: Sequence[str]) -> bool:
     """Whether the first argument is `--resume`."""
     return bool(arguments) and arguments[0].partition("=")[0] == "--resume"
