@@ -17,8 +17,9 @@ import tyro
 
 import sdil
 from common.report import Target, begin, finish, print_table
-from sdil.skills.discovery import Discovery, TrainingSteps, discovery_loss, first_models
+from sdil.skills.discovery import Discovery, discovery_loss
 from sdil.skills.pairs import find_pairs
+from sdil.skills.steps import TrainingSteps, first_models
 from sdil.training import seeded, total
 from sdil.windows import varying_inputs
 from training_speed import bare_loop, made_up

@@ -48,6 +48,13 @@ SMALLEST = {
     ),
     "scale": ("--sizes 1000 2000 --kinds discrete --stages load score page", 2),
     "many_workers": ("--steps 1000 --workers 1 2 --parts 2", 2),
+    "gpu": (
+        "--device cpu --parts bc discovery judging --frames 600 --side 12 --pictures 600 "
+        "--updates 4 --rounds 1 --steps 600 --threads 1",
+        3,
+    ),
+    "seeds_at_once": ("--seeds 2 --steps 500 --updates 2 --rounds 1", 3),
+    "pictures": ("--tasks doorkey-5x5 pusht --pictures 50", 2),
     "page_speed": ("--steps 1000 --repeats 1", 8),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }

@@ -41,7 +41,7 @@ BASE_ORDER = {
     "segmentation": {"scores", "spaces"},
     "heads": {"errors", "heads", "nested", "spaces"},
     "training": {"errors", "heads", "windows"},
-    "saved": {"errors", "files", "spaces"},
+    "saved": {"errors", "files", "spaces", "trajectories", "windows"},
     "judging": {
         *("errors", "files", "limits", "spaces", "trajectories", "demonstrations", "scores"),
         *("training", "saved", "cores"),

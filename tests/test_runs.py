@@ -247,7 +247,7 @@ def test_a_damaged_run_is_one_clear_error(data, tmp_path, change, said):
     (out / "run.json").write_text(json.dumps(about | change))
     with pytest.raises(InputError, match=said):
         sdil.resume(out)
-    for name in about:
+    for name in about.keys() - {"device"}:  # folders of before have none
         (out / "run.json").write_text(json.dumps({k: v for k, v in about.items() if k != name}))
         with pytest.raises(InputError, match=r"missing|format None"):
             read_run(out)

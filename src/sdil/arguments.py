@@ -44,6 +44,8 @@ class Arguments:
     """and where it came from, if that was a folder."""
     threads: int = 1
     tensorboard: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
+    """On which networks and frames are computed."""
 
     def maker(self) -> Learner | AnyJudge:
         """The learner or the judge."""
@@ -82,6 +84,7 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{path}: format {found!r} is not the one this version reads "
             f"({FORMAT_VERSION}); use the sdil it was made with, or make it again"
         )
+    about.setdefault("device", "cpu")  # folders of before: there was no other
     for name, kind in {**get_type_hints(Arguments), **_BESIDE}.items():
         if name not in about:
             raise InputError(f"{path}: damaged ({name} is missing)")

@@ -18,12 +18,20 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from sdil.cores import steadily
+from sdil.cores import computing_on, steadily
 from sdil.demonstrations import Demonstrations, pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
 from sdil.limits import check_fields
-from sdil.saved import Saved, damaged, read_saved, write_saved
+from sdil.saved import (
+    BuildEncoder,
+    NeedsFeaturesError,
+    Saved,
+    damaged,
+    read_saved,
+    split_sight,
+    write_saved,
+)
 from sdil.scores import JudgedSteps, StepScores
 from sdil.spaces import (
     Array,
@@ -136,12 +144,19 @@ class FittedJudge(Saved):
         """What it says of all steps of these trajectories, one after the other."""
 
     @steadily
-    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
-        """How good each step of any trajectories is."""
+    def score(
+        self, trajectories: Sequence[Trajectory], *, device: str | None = None
+    ) -> list[StepScores]:
+        """How good each step of any trajectories is. Pictures are encoded on the `device`: "cpu",
+        "cuda" or "auto"."""
         if not len(trajectories):
             return []
-        blocks = pack_given(trajectories, self.spaces).blocks(_STEPS)
-        return [s for some in blocks for s in self.judge(some).by_trajectory(some.split_steps)]
+        blocks, found = pack_given(trajectories, self.spaces).blocks(_STEPS), []
+        for some in blocks:
+            with computing_on(device):
+                seen = self.seen(some)
+            found += self.judge(seen).by_trajectory(some.split_steps)
+        return found
 
     def optimality(self, packed: Trajectories) -> Tensor:
         """The score of each step, by networks in the precision that learners train with. (N,)"""
@@ -158,16 +173,28 @@ class FittedJudge(Saved):
 
     def save(self, folder: str | Path) -> None:
         """Write `judge.safetensors` and `judge.json` into a folder."""
-        write_saved(Path(folder), JUDGE, self.about(), self.tensors(), version=FORMAT_VERSION)
+        self.write(Path(folder))
+
+    def write(self, folder: Path, *, over: bool = False) -> None:
+        """The same; `over` one that is there already."""
+        about, tensors = self.sight()
+        write_saved(
+            folder,
+            JUDGE,
+            {**self.about(), **about},
+            {**self.tensors(), **tensors},
+            version=FORMAT_VERSION,
+            over=over,
+        )
 
     def about(self) -> dict[str, Any]:
-        """All of it that is not a tensor."""
+        """All of it that is not a tensor, its encoder apart."""
         return {
             "kind": self.kind,
             "judge": self.name,
             "hyperparameters": self.hyperparameters,
             "seed": self.seed,
-            "spaces": self.spaces.to_json(),
+            "spaces": self.inner_spaces.to_json(),
             "configuration": self.configuration(),
         }
 
@@ -216,13 +243,19 @@ def rebuild_judge(
     return judge
 
 
-def read_judge(folder: str | Path, kinds: dict[str, type[FittedJudge]]) -> FittedJudge:
+def read_judge(
+    folder: str | Path, kinds: dict[str, type[FittedJudge]], encoder: BuildEncoder
+) -> FittedJudge:
     """Build the judge saved in `folder`."""
     folder = Path(folder)
     refuse_missing(folder, "`sdil judge` makes a judgement")
     what = "a finished judgement (or it was interrupted)"
     about, tensors = read_saved(folder, JUDGE, version=FORMAT_VERSION, what=what)
     try:
-        return rebuild_judge(about, tensors, kinds)
+        sight, own = split_sight(about, tensors, encoder)
+        judge = rebuild_judge(about, own, kinds)
+        return judge if sight is None else judge.seeing_by(*sight)
+    except NeedsFeaturesError as error:
+        raise InputError(f"{folder}: {error}") from None
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, JUDGE, error)) from None

@@ -29,14 +29,15 @@ def is_import_path(name: Any) -> bool:
 def find_named(name: str, group: Group) -> Any:
     """What an import path or an entry point names; None where it is neither."""
     if is_import_path(name):
-        return _imported(name)
+        return find_imported(name)
     for point in entry_points(group=group):
         if point.name == name:
             return point.load()
     return None
 
 
-def _imported(name: str) -> Any:
+def find_imported(name: str) -> Any:
+    """What lies at an import path."""
     module, _, attribute = name.partition(":")
     here = os.getcwd()  # noqa: PTH109  # sys.path holds text
     added = here not in sys.path and "" not in sys.path

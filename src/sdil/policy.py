@@ -28,7 +28,16 @@ from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
 from sdil.nested import shape_actions
 from sdil.observations import observation_shape, observation_type, pack_observations
-from sdil.saved import Saved, damaged, read_saved, write_saved
+from sdil.saved import (
+    BuildEncoder,
+    Encoder,
+    NeedsFeaturesError,
+    Saved,
+    damaged,
+    read_saved,
+    split_sight,
+    write_saved,
+)
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces
 from sdil.training import below, nest, not_below
@@ -146,7 +155,7 @@ class Policy(Saved):
         if not len(trajectories):
             return []
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back)
+        windows = Windows(self.seen(packed), self.look_back)
         with torch.no_grad():
             found = [
                 self.distribution(windows.at(part)).log_prob(windows.actions_at(part))
@@ -163,14 +172,16 @@ class Policy(Saved):
         if not len(trajectories):
             return []
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back)
+        windows = Windows(self.seen(packed), self.look_back)
         with torch.no_grad():
             probs = torch.cat([self.action_probs(windows.at(part)) for part in windows.parts()])
         return packed.split_steps(probs.numpy())
 
     @steadily
-    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
-        """How good each step of any trajectories is, by its judge."""
+    def score(
+        self, trajectories: Sequence[Trajectory], *, device: str | None = None
+    ) -> list[StepScores]:
+        """How good each step of any trajectories is, by its judge; `device` as for a judge."""
         if self.judge is None:
             raise InputError(
                 f"{self.learner} was trained without noisy demonstrations, and so has no judge; "
@@ -180,7 +191,7 @@ class Policy(Saved):
                 f"{', '.join(JUDGING)} do, and sdil.Judge().fit(demos) (`sdil judge`) judges "
                 "without a policy"
             )
-        return self.judge.score(trajectories)
+        return self.judge.score(trajectories, device=device)
 
     @property
     def remembers(self) -> int:
@@ -244,8 +255,9 @@ class Policy(Saved):
                 f"not {given.shape}"
             )
         _check_finite(batch if batch.dtype.kind == "f" else given.reshape(batch.shape))
-        seen = _tensor(batch)
-        history = History.none(self.spaces, len(batch), self.remembers) if state is None else state
+        seen = _tensor(self.seen_rows(batch))
+        spaces = self.inner_spaces
+        history = History.none(spaces, len(batch), self.remembers) if state is None else state
         if (
             not isinstance(history, History)
             or len(history.ages) != len(batch)
@@ -272,9 +284,10 @@ class Policy(Saved):
     def probs_of_acting(self, observations: Array) -> Array:
         """How likely each action is by its rules, in states where nothing is behind it. (n, A)"""
         given = pack_observations(self.spaces.observation, observations)
-        seen = _tensor(np.asarray(given, observation_type(self.spaces.observation)))
+        raw = np.asarray(given, observation_type(self.spaces.observation))
+        seen = _tensor(self.seen_rows(raw))
         with torch.no_grad():
-            nothing = History.none(self.spaces, len(seen), self.remembers)
+            nothing = History.none(self.inner_spaces, len(seen), self.remembers)
             return self._by_rules(nothing.window(seen)).numpy()
 
     def _act(self, window: Window, *, draw: bool) -> Tensor:
@@ -315,6 +328,12 @@ class Policy(Saved):
             probs = rule(probs, window.latest(rule.look_back), self)
         return probs
 
+    def seeing_by(self, encoder: Encoder, spaces: Spaces) -> Self:
+        other = super().seeing_by(encoder, spaces)
+        if other.judge is not None and other.judge.encoder is None:
+            other.judge = other.judge.seeing_by(encoder, spaces)
+        return other
+
     def save(self, folder: str | Path) -> None:
         """Write `policy.safetensors` and `policy.json` into a folder, judge and rules with it."""
         judging = {} if self.judge is None else nest(JUDGE, self.judge.tensors())
@@ -322,7 +341,7 @@ class Policy(Saved):
             "kind": self.kind,
             "learner": self.learner,
             "hyperparameters": self.hyperparameters,
-            "spaces": self.spaces.to_json(),
+            "spaces": self.inner_spaces.to_json(),
             "configuration": self.configuration(),
             "judge": None if self.judge is None else self.judge.about(),
             "trusted": self.trusted,
@@ -330,8 +349,9 @@ class Policy(Saved):
             "not_acting": dict(self.why_not),
             "offers": [rule.configuration() for rule in self.offers],
         }
-        tensors = {**self.tensors(), **judging}
-        write_saved(Path(folder), POLICY, about, tensors, version=FORMAT_VERSION)
+        seen, eyes = self.sight()  # its judge sees by the same
+        tensors = {**self.tensors(), **judging, **eyes}
+        write_saved(Path(folder), POLICY, {**about, **seen}, tensors, version=FORMAT_VERSION)
 
 
 def _why_unfit(rule: Rule, policy: Policy) -> str | None:
@@ -373,6 +393,7 @@ def read_policy(
     kinds: dict[str, type[Policy]],
     judges: dict[str, type[FittedJudge]],
     rules: Callable[[dict[str, Any]], Rule],
+    encoder: BuildEncoder,
 ) -> Policy:
     """Build the policy saved in `folder`; names that were saved are mapped to their classes."""
     folder = Path(folder)
@@ -380,6 +401,7 @@ def read_policy(
     what = "a finished run (or it was interrupted)"
     about, tensors = read_saved(folder, POLICY, version=FORMAT_VERSION, what=what)
     try:
+        sight, tensors = split_sight(about, tensors, encoder)
         judging, own = below(tensors, JUDGE), not_below(tensors, JUDGE)
         policy = kinds[about["kind"]].build(
             Spaces.from_json(about["spaces"]), about["configuration"], own
@@ -390,6 +412,10 @@ def read_policy(
             policy.judge = rebuild_judge(about["judge"], judging, judges)
         acting, offers = ([rules(rule) for rule in about.get(k, [])] for k in ("acting", "offers"))
         policy = policy.acting_by(acting, about["not_acting"], offers=offers)
+        if sight is not None:
+            policy = policy.seeing_by(*sight)
+    except NeedsFeaturesError as error:
+        raise InputError(f"{folder}: {error}") from None
     except Exception as error:  # torch and dictionaries each have their own
         raise InputError(damaged(folder, POLICY, error)) from None
     return policy

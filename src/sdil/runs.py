@@ -30,8 +30,8 @@ from sdil.algorithms import load_judge
 from sdil.algorithms.learner import Learner
 from sdil.arguments import FORMAT_VERSION, Arguments, arguments_of, is_finished, read_run
 from sdil.checkpoints import Listener, checkpoints, kept_of_each_phase, last_checkpoint
+from sdil.cores import computing_on, resolve_device, wanted_threads
 from sdil.cores import threads as so_many_threads
-from sdil.cores import wanted_threads
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import (
@@ -81,6 +81,7 @@ def train(
     clean_only: bool = False,
     seed: int = 0,
     threads: int | None = None,
+    device: str = "cpu",
     tensorboard: bool = False,
     overwrite: bool = False,
     on_epoch: OnEpoch | None = None,
@@ -92,8 +93,9 @@ def train(
     `data` and `valid` are folders of demonstrations, or other people's data with what is chosen of
     it (`robomimic:lift.hdf5?clean=better`); `judge` is a fitted one or its folder, for learners
     that take one. It computes with one CPU thread unless `threads`, or `sdil.threads(n)`, says
-    more; `progress` shows how far it is, where None in a notebook alone. `env` is where a learner
-    practises that can, by default where the demonstrations came from; "none" for the records alone.
+    more, on the `device` "cpu", "cuda" or "auto", a GPU where there is one; `progress` shows how
+    far it is, where None in a notebook alone. `env` is where a learner practises that can, by
+    default where the demonstrations came from; "none" for the records alone.
     `named` is the import path of a learner of your own, such as "my_module:MyLearner".
     """
     if judge is not None and not learner.takes_judge:
@@ -114,6 +116,7 @@ def train(
         judge_folder=str(Path(judge).absolute()) if isinstance(judge, str | Path) else None,
         threads=wanted_threads() if threads is None else threads,
         tensorboard=tensorboard,
+        device=resolve_device(device),
     )
     check_fields(learner, learner.name)
     with following(f"training {learner.name}", on_epoch, progress) as heard:
@@ -128,6 +131,7 @@ def judge(
     valid: str | Path | None = None,
     seed: int = 0,
     threads: int | None = None,
+    device: str = "cpu",
     overwrite: bool = False,
     on_epoch: OnEpoch | None = None,
     progress: bool | None = None,
@@ -146,6 +150,7 @@ def judge(
         seed=seed,
         valid=None if valid is None else absolute(valid),
         threads=wanted_threads() if threads is None else threads,
+        device=resolve_device(device),
     )
     check_fields(fields, judge.name)
     with following(f"judging by {judge.name}", on_epoch, progress) as heard:
@@ -174,7 +179,7 @@ def resume(
     if makes not in (None, arguments.makes):
         command = "train" if arguments.makes == "policy" else "judge"
         raise InputError(f"{out}: go on with it by: sdil {command} --resume {out}")
-    with locked(out), so_many_threads(arguments.threads):
+    with locked(out), so_many_threads(arguments.threads), computing_on(arguments.device):
         if is_finished(out):
             raise InputError(f"{out} is finished; there is nothing to resume")
         demos, valid, origin = _load(arguments)
@@ -229,7 +234,7 @@ def _start(
     _refuse(out, arguments.makes, overwrite=overwrite)
     demos, valid, origin = _load(arguments)
     replaced = replaced_name(out)
-    with locked(out), so_many_threads(arguments.threads):
+    with locked(out), so_many_threads(arguments.threads), computing_on(arguments.device):
         _refuse(out, arguments.makes, overwrite=overwrite)  # somebody may have been quicker
         try:
             if out.exists():

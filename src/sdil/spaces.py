@@ -308,17 +308,22 @@ def _whole(value: object, name: str) -> int:
 
 def require_vectors(spaces: Spaces, who: str) -> None:
     """Raise where the spaces are not what our networks take."""
+    require_known_actions(spaces, who)
+    if not isinstance(spaces.observation, gym.spaces.Box) or len(spaces.observation.shape) != 1:
+        raise InputError(
+            f"{who} needs vector observations, but the data has {spaces.observation}; "
+            "gymnasium.wrappers.FlattenObservation makes them"
+        )
+
+
+def require_known_actions(spaces: Spaces, who: str) -> None:
+    """Raise where no head of ours is for these actions."""
     action = spaces.action
     if isinstance(action, gym.spaces.Discrete) and action.start != 0:
         raise InputError(f"{who} needs actions that count from 0, but the data has {action}")
     boxes = [leaf.space for leaf in leaves_of(action) if isinstance(leaf.space, gym.spaces.Box)]
     if any(box.dtype.kind != "f" for box in boxes):
         raise InputError(f"{who} needs actions that are counted or real, but the data has {action}")
-    if not isinstance(spaces.observation, gym.spaces.Box) or len(spaces.observation.shape) != 1:
-        raise InputError(
-            f"{who} needs vector observations, but the data has {spaces.observation}; "
-            "gymnasium.wrappers.FlattenObservation makes them"
-        )
 
 
 def require_vectors_and_discrete_actions(spaces: Spaces, who: str) -> None:

@@ -97,7 +97,7 @@ def mean_nll(
     temperature: float = 1.0,
 ) -> Tensor:
     """The negative log-likelihood of the recorded actions, mean over all steps."""
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=windows.rows.device)
     with torch.no_grad():
         for index in windows.parts():
             actions = windows.actions_at(index)
@@ -121,7 +121,7 @@ def worse_than_usual(
 ) -> bool:
     """Whether clean actions that were held out are told better by how often clean steps take each
     action: by likelihood, and surely by what is likeliest."""
-    seen, asked = (w.actions_at(torch.arange(len(w))) for w in (clean, held_out))
+    seen, asked = (w.actions[w.steps] for w in (clean, held_out))
     usual = head.usual(seen).expand(len(asked), -1)
     with torch.no_grad():
         parts = held_out.parts()
@@ -154,8 +154,11 @@ class Optimisation:
             }
             for name, module in modules.items()
         ]
-        self.optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+        on_gpu = any(p.is_cuda for module in modules.values() for p in module.parameters())
+        self.optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True, capturable=on_gpu)
         self._parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self.device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        """On which it computes; its generator is on the CPU, always."""
 
     def descend(self, loss: Tensor) -> None:
         """One update."""
@@ -177,13 +180,14 @@ class Optimisation:
             module.load_state_dict(below(weights, name))
 
     def state(self) -> State:
-        """Everything, flat, as tensors."""
+        """Everything, flat, as tensors on the CPU."""
         moments = {
             f"optimiser.{i}.{key}": value.clone()
             for i, entry in self.optimiser.state_dict()["state"].items()
             for key, value in entry.items()
         }
-        return {**nest("now", self.weights()), **moments, "generator": self.generator.get_state()}
+        every = {**nest("now", self.weights()), **moments}
+        return {**on_cpu(every), "generator": self.generator.get_state()}
 
     def restore(self, state: State) -> None:
         """Go back to what `state` gave."""
@@ -291,8 +295,8 @@ class Convergence:
         counters = [self.epochs, self.updates, self.best_update, self.best_loss, self.early_loss]
         return {
             **self.optimisation.state(),
-            **nest("best", self.best),
-            **nest("early", self.early),
+            **on_cpu(nest("best", self.best)),
+            **on_cpu(nest("early", self.early)),
             "counters": torch.tensor(counters, dtype=torch.float64),
         }
 
@@ -307,6 +311,7 @@ class Convergence:
         sums = Sums()
         for _ in range(self.passes):
             order = torch.randperm(self.n_samples, generator=self.optimisation.generator)
+            order = order.to(self.optimisation.device)  # once a pass, not once a batch
             for index in order.split(self.batch_size):
                 terms = self.loss(index)
                 self.optimisation.descend(total(terms))
@@ -408,8 +413,13 @@ class Stages:
                 with_more(self._on_epoch, lambda: before),
                 below(self._resume, "own") if self._resume and self._begun == number else None,
             )
-        self._finished |= nest(f"finished.{number}", optimisation.weights())
+        self._finished |= nest(f"finished.{number}", on_cpu(optimisation.weights()))
         self._number += 1
+
+
+def on_cpu(state: State) -> State:
+    """The same on the CPU, from wherever it was computed."""
+    return {key: value.cpu() for key, value in state.items()}
 
 
 def total(terms: Mapping[str, Tensor]) -> Tensor:

@@ -66,19 +66,19 @@ def cut(
     Both index flat tensors, (R, *observation) and (S, *action), in which an episode's entries are
     consecutive; `times` is how many steps of the episode lie before. All three are (B,).
     """
-    state = observations.index_select(0, rows)
+    state = _take(observations, rows)
     n, observation, action = len(rows), state.shape[1:], actions.shape[1:]
     if look_back == 0:
-        empty = torch.empty(n, 0, dtype=torch.bool)
+        empty = torch.empty(n, 0, dtype=torch.bool, device=rows.device)
         return Window(
             state, state.new_empty(n, 0, *observation), actions.new_empty(n, 0, *action), empty
         )
-    back = torch.arange(look_back, 0, -1)  # M .. 1
+    back = torch.arange(look_back, 0, -1, device=rows.device)  # M .. 1
     mask = back <= times[:, None]  # (B, M)
     past_rows = torch.where(mask, rows[:, None] - back, 0).flatten()
     past_steps = torch.where(mask, steps[:, None] - back, 0).flatten()
     # index_select: several times faster than indexing by a matrix
-    past_states = observations.index_select(0, past_rows).view(n, look_back, *observation)
+    past_states = _take(observations, past_rows).view(n, look_back, *observation)
     past_actions = actions.index_select(0, past_steps).view(n, look_back, *action)
     return Window(
         state,
@@ -117,6 +117,19 @@ class Windows:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def to(self, device: torch.device) -> Windows:
+        """The same on a device: itself where it is there. Observations that would take too much of
+        a GPU's memory stay where they are, and a batch of them is brought when it is asked for."""
+        if self.rows.device.type == device.type:
+            return self
+        some = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor) and name != "observations":
+                setattr(some, name, value.to(device))
+        if device.type == "cpu" or _fits(self.observations, device):
+            some.observations = self.observations.to(device)
+        return some
+
     def only(self, inputs: Tensor) -> Windows:
         """The same steps with these entries of each observation."""
         some = copy(self)
@@ -125,18 +138,21 @@ class Windows:
 
     def parts(self) -> tuple[Tensor, ...]:
         """The numbers of all steps, some thousands at a time: what fits into memory."""
-        return torch.arange(len(self)).split(STEPS_AT_ONCE)
+        return torch.arange(len(self), device=self.rows.device).split(STEPS_AT_ONCE)
 
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""
         rows = self.rows.index_select(0, index)
-        if self.fetch.lies_in_file:
-            self.fetch(rows.cpu().numpy(), self.look_back)
+        self._ask_for(rows, self.look_back)
         if self.look_back == 0:  # then steps and times are not looked at
             return cut(self.observations, self.actions, rows, rows, rows, 0)
         steps = self.steps.index_select(0, index)
         times = self.times.index_select(0, index)
         return cut(self.observations, self.actions, rows, steps, times, self.look_back)
+
+    def _ask_for(self, rows: Tensor, before: int = 0) -> None:
+        if self.fetch.lies_in_file and self.observations.device.type == "cpu":
+            self.fetch(rows.cpu().numpy(), before)
 
     def actions_at(self, index: Tensor) -> Tensor:
         """The actions taken at these steps. (B, *action)"""
@@ -145,7 +161,7 @@ class Windows:
     def actions_ahead(self, index: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The actions of these steps and of those that follow, `count` altogether (B, count,
         *action), and which of them exist: after an episode's end none does. (B, count)"""
-        ahead = torch.arange(count)
+        ahead = torch.arange(count, device=self.rows.device)
         exists = ahead <= self.left.index_select(0, index)[:, None]
         steps = self.steps.index_select(0, index)[:, None] + torch.where(exists, ahead, 0)
         found = self.actions.index_select(0, steps.flatten())
@@ -155,9 +171,8 @@ class Windows:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
         exists = self.has_next.index_select(0, index)
         rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
-        if self.fetch.lies_in_file:
-            self.fetch(rows.cpu().numpy())
-        states = self.observations.index_select(0, rows)
+        self._ask_for(rows)
+        states = _take(self.observations, rows)
         return states.mul_(_spread(exists, states)), exists
 
 
@@ -203,6 +218,20 @@ def as_tensor(array: Array) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
+
+
+def _take(observations: Tensor, rows: Tensor) -> Tensor:
+    """These rows, on the device of their numbers, wherever the observations are."""
+    if observations.device == rows.device:
+        return observations.index_select(0, rows)
+    found = observations.index_select(0, rows.to(observations.device))
+    return found.pin_memory().to(rows.device, non_blocking=True)
+
+
+def _fits(observations: Tensor, device: torch.device) -> bool:
+    """Whether they leave half of what is free on a GPU to others."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return observations.nbytes <= free / 2
 
 
 def _spread(mask: Tensor, values: Tensor) -> Tensor:

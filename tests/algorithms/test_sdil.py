@@ -20,12 +20,12 @@ from sdil.networks.skills import Compatibility, select
 from sdil.skills.discovery import (
     Discovery,
     Randomness,
-    TrainingSteps,
     contrastive_loss,
     discovery_loss,
     gumbel,
 )
 from sdil.skills.pairs import Pairs, find_pairs
+from sdil.skills.steps import TrainingSteps
 from sdil.training import seeded, total
 from sdil.windows import Windows
 

@@ -106,6 +106,20 @@ def test_inspect_says_whether_the_data_was_checked(folder, tmp_path, capsys):
     assert "not checked: the folder is of a version" in capsys.readouterr().out
 
 
+def test_several_seeds_are_a_run_each_and_what_each_is_alone(folder, trained, tmp_path, capsys):
+    out = tmp_path / "several"
+    train = ("train", "bc", "--data", folder, "--max-updates", 100)
+    assert run(*train, "--out", out, "--seeds", "0,2-3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["runs"]
+    assert [one["seed"] for one in told] == [0, 2, 3]
+    assert sorted(path.name for path in out.iterdir()) == ["seed-0", "seed-2", "seed-3"]
+    alone, side = (load_file(f / "policy.safetensors") for f in (trained, out / "seed-0"))
+    assert all(torch.equal(alone[k], side[k]) for k in alone)
+    for wrong in ("4-", "a", "1,1", "3-2", ""):
+        assert run(*train, "--out", tmp_path / "no", "--seeds", wrong) != 0
+        assert "seeds are given as 0-4" in capsys.readouterr().err
+
+
 def test_a_run_records_where_it_comes_from(folder, trained):
     about = json.loads((trained / "run.json").read_text())
     assert about["seed"] == 0

@@ -15,6 +15,7 @@ from sdil.skills.pairs import (
     find_pairs,
     passes_filter,
 )
+from sdil.skills.pairs_on_device import find_pairs_on_device
 
 CLEAN = np.array([True, True, False, False, False, False])
 
@@ -186,3 +187,37 @@ def test_distances_are_those_of_the_precision_that_is_given():
     nearest = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist").argsort(1)[:, 1:9]
     hit = [len(set(a.tolist()) & set(b)) for a, b in zip(nearest, found.near.tolist(), strict=True)]
     assert np.mean(hit) > 7.9
+
+
+@pytest.mark.parametrize("form", ["opposed", "difference"])
+@pytest.mark.parametrize("by_embedding", [True, False])
+@pytest.mark.parametrize("scored", [True, False])
+def test_the_partners_of_a_gpu_are_those_of_the_cpu(form, by_embedding, scored):
+    """The same code runs on any device; distances are whole numbers, so that none are equal."""
+    generator = torch.Generator().manual_seed(3)
+    size = 24
+    settings = sdil.SDIL(positive_filter=form, epsilon=0.2)
+    given = (
+        torch.randperm(1000, generator=generator)[:size, None].float(),
+        torch.randint(4, (size,), generator=generator),
+        torch.rand(size, generator=generator) * 2 - 1 if scored else None,
+        torch.rand(size, generator=generator) < 0.4,
+        torch.rand(size, 3, generator=generator),
+        torch.rand(size, 5, generator=generator),
+        settings,
+    )
+    usual = find_pairs(*given, by_embedding=by_embedding)
+    there = find_pairs_on_device(*given, by_embedding=by_embedding)
+    for a, b in zip(usual, there, strict=True):
+        torch.testing.assert_close(a, b, check_dtype=False)
+
+
+def test_who_has_no_partner_on_a_gpu_has_none_on_the_cpu_either():
+    alone = torch.tensor([0, 1, 1])
+    given = (torch.zeros(3, 2), alone, None, torch.tensor([True, False, False]))
+    luck = torch.tensor([[0.5], [0.5], [0.5]])
+    usual = find_pairs(*given, luck, luck, sdil.SDIL(), by_embedding=False)
+    there = find_pairs_on_device(*given, luck, luck, sdil.SDIL(), by_embedding=False)
+    assert usual.partners[0, 1] == there.partners[0, 1] == 0
+    torch.testing.assert_close(usual.weights, there.weights)
+    assert usual.counts.tolist() == there.counts.tolist()

@@ -129,3 +129,41 @@ def test_people_replay_in_the_environment():
     for each in action[: ends[0] - 1]:
         env.step(each)
     np.testing.assert_allclose(env.state()[2:4], state[ends[0] - 1, 2:4], atol=1.0)
+
+
+def test_pictures_are_drawn_from_the_states():
+    """Each pixel's middle, where it is not near an edge, lies in the shape that it shows."""
+    rng = np.random.default_rng(3)
+    low, high = np.array([20, 20, 120, 120, -4.0]), np.array([490, 490, 390, 390, 4.0])
+    state = rng.uniform(low, high, (40, 5))
+    drawn = pusht.draw_states(state)
+    assert drawn.shape == (40, 96, 96, 3)
+    assert drawn.dtype == np.uint8
+    rows, columns = np.indices((96, 96))
+    places = np.stack([columns.ravel(), rows.ravel()], 1)[None] + 0.5
+    places = np.repeat(places, 40, 0) * pusht.SIZE / 96
+    target = np.tile(pusht.TARGET, (40, 1))
+    shapes = (  # what lies on top comes first
+        (pusht._outside_hand(places, state[:, :2]), pusht._HAND),
+        (pusht._outside_block(places, state[:, 2:]), pusht._BLOCK),
+        (pusht._outside_block(places, target), pusht._TARGET),
+    )
+    pixels = drawn.reshape(40, -1, 3)
+    edge = np.any([abs(away) < 6 for away, _ in shapes], axis=0)
+    shown = np.full(pixels.shape, pusht._PAPER)
+    for away, colour in reversed(shapes):
+        shown[away <= 0] = colour
+    np.testing.assert_array_equal(pixels[~edge], shown[~edge])
+    assert edge.mean() < 0.4
+
+
+def test_pictures_are_read_with_the_same_steps(tmp_path):
+    path = store(tmp_path / "people.zarr")
+    numbers, seen = (pusht.read(path, clean=1, images=i).demos for i in (False, True))
+    for one, other in zip(numbers.all, seen.all, strict=True):
+        np.testing.assert_array_equal(one.actions, other.actions)
+        assert other.observations.shape == (len(one.observations), 96, 96, 3)
+    out = tmp_path / "demos"
+    assert main(["collect", "pusht-images", "--out", str(out), "--source", str(path)]) != 0
+    arguments = ["--source", str(path), "--clean", "1"]
+    assert main(["collect", "pusht-images", "--out", str(out), *arguments]) == 0

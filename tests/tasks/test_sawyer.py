@@ -109,3 +109,36 @@ def test_before_reset_nothing_can_be_done():
     env = sawyer.Sawyer("pick-place")
     with pytest.raises(InputError, match="call reset"):
         env.step(np.zeros(4))
+
+
+def test_the_camera_sees_the_same_episodes():
+    try:
+        sawyer.simulator("pick-place").picture(sawyer.simulator("pick-place").begin(0))
+    except InputError as error:
+        pytest.skip(f"no OpenGL here: {error}")
+    numbers, _ = sdil.get_task("pick-place").collect(clean=1, noisy=0, seed=7)
+    seen, _ = sdil.get_task("pick-place-images").collect(clean=1, noisy=0, seed=7)
+    np.testing.assert_array_equal(numbers.clean[0].actions, seen.clean[0].actions)
+    frames = seen.clean[0].observations
+    assert frames.shape == (len(numbers.clean[0]) + 1, 64, 64, 3)
+    moved = (frames[0] != frames[-1]).any(2).mean()
+    assert 0.05 < moved < 0.9  # the arm, but not the table
+    blue = (frames[..., 2] > 200) & (frames[..., 0] < 60) & (frames[..., 1] < 60)
+    assert blue[0].any()  # the goal is where this episode has it
+    env = sawyer.Sawyer("pick-place", images=True)
+    first, _ = env.reset(seed=1)
+    other, _ = sawyer.Sawyer("pick-place", images=True).reset(seed=2)
+    assert first in env.observation_space
+    assert (first != other).any()
+    again, _ = env.reset(seed=1)
+    np.testing.assert_array_equal(first, again)
+
+
+def test_without_opengl_one_sentence_says_what_to_install(monkeypatch):
+    def no_renderer(*_):
+        raise RuntimeError("no display")
+
+    world = sawyer.Simulator("pick-place")
+    monkeypatch.setattr(world.mujoco, "Renderer", no_renderer)
+    with pytest.raises(InputError, match=r"libosmesa6.*no display"):
+        world.picture(world.begin(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sdil.algorithms.mce_irl import MCEIRL
 from sdil.algorithms.oracle import Oracle
 from sdil.algorithms.scored_bc import ScoredBC
 from sdil.algorithms.sdil import SDIL
+from sdil.algorithms.seeing import takes_images
 from sdil.algorithms.weighing import InnerJudge, WeighingLearner
 from sdil.algorithms.weighted_bc import WeightedBC
 from sdil.errors import InputError
@@ -32,6 +34,7 @@ from sdil.judges.step_networks import NetworkJudge
 from sdil.judging import JUDGE, AnyJudge, FittedJudge, read_judge
 from sdil.named import check_has, find_named
 from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.networks.observing import Features, ObservationEncoder
 from sdil.networks.policies import PlainPolicy
 from sdil.policy import Policy, read_policy
 from sdil.progress import shown_by_fit
@@ -66,7 +69,7 @@ JUDGES: dict[str, type[Any]] = {
 """Every judge by name: the dataclass of its fields. `make_judge` makes it."""
 
 for _kind in (*LEARNERS.values(), *JUDGES.values(), InnerJudge):
-    shown_by_fit(_kind)
+    shown_by_fit(takes_images(_kind))
 
 _POLICIES: dict[str, type[Policy]] = {
     policy.kind: policy for policy in (HierarchicalPolicy, PlainPolicy)
@@ -93,7 +96,7 @@ def find_learner(name: str) -> type[Learner]:
             "module:Class"
         )
     check_has(found, name, "learner", _OF_LEARNERS)
-    return shown_by_fit(found)
+    return shown_by_fit(takes_images(found))
 
 
 def find_judge(name: str) -> type[Any]:
@@ -110,7 +113,7 @@ def find_judge(name: str) -> type[Any]:
     own = getattr(found, "fitted", None)
     if own is not None:
         _FITTED.setdefault(own.kind, own)  # so that what it saves is read again
-    return shown_by_fit(found)
+    return shown_by_fit(takes_images(found))
 
 
 def make_judge(name: str, **fields: Any) -> AnyJudge:
@@ -119,14 +122,17 @@ def make_judge(name: str, **fields: Any) -> AnyJudge:
     return InnerJudge(made) if isinstance(made, WeighingLearner) else made
 
 
-def load_policy(folder: str | Path) -> Policy:
-    """Read a policy that `policy.save` or `sdil train` wrote."""
-    return read_policy(folder, _POLICIES, _FITTED, rule_of)
+def load_policy(folder: str | Path, *, features: Features | str | None = None) -> Policy:
+    """Read a policy that `policy.save` or `sdil train` wrote; one that sees pictures by features of
+    yours needs them again."""
+    build = partial(ObservationEncoder.build, features=features)
+    return read_policy(folder, _POLICIES, _FITTED, rule_of, build)
 
 
-def load_judge(folder: str | Path) -> FittedJudge:
-    """Read a judge that `judge.save` or `sdil judge` wrote."""
-    return read_judge(folder, _FITTED)
+def load_judge(folder: str | Path, *, features: Features | str | None = None) -> FittedJudge:
+    """Read a judge that `judge.save` or `sdil judge` wrote; `features` as `load_policy` takes
+    them."""
+    return read_judge(folder, _FITTED, partial(ObservationEncoder.build, features=features))
 
 
 def load_judging(folder: str | Path) -> FittedJudge | Policy:

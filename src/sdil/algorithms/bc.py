@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from sdil.acting import suit
-from sdil.algorithms.learner import check, check_chunk
+from sdil.algorithms.learner import check, check_chunk, trains_eyes
 from sdil.algorithms.trust import trust_all
+from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
@@ -63,6 +65,12 @@ class BC:
     act_on: Count = 1
     """As many of these are done before the policy looks again; at most `chunk`."""
 
+    images: Literal["features", "trained"] = "features"
+    """Of observations with pictures: features, seen by an encoder that learned from all
+    demonstrations before; trained, by convolutions of its own, trained with it."""
+    shift: CountOrNone = 0
+    """Pixels by which pictures are moved at random, at most, where convolutions are trained."""
+
     name: ClassVar[str] = "bc"
     reference: ClassVar[str] = "Pomerleau 1991"
     noisy_set: ClassVar[str] = "imitated as if clean"
@@ -86,10 +94,15 @@ class BC:
         it for as long as is best across folds. `env` is not used."""
         check(demos, self, seed)
         check_chunk(self)
-        trust = trust_all(demos, valid, self, seed=seed)
-        held = (
-            None if trust.updates else Windows(hold_out(demos, valid, seed=seed)[1], self.look_back)
-        )
+        held, updates, told = None, None, 1.0
+        if trains_eyes(self, demos):  # clones across folds would need eyes each
+            demos, kept = hold_out(demos, valid, seed=seed)
+            held = Windows(kept, self.look_back)
+        else:
+            trust = trust_all(demos, valid, self, seed=seed)
+            updates, told = trust.updates, trust.temperature
+            if not updates:
+                held = Windows(hold_out(demos, valid, seed=seed)[1], self.look_back)
         windows, clean = (Windows(some, self.look_back) for some in (demos.all, demos.clean))
         regression = self.head == "regression"
         architecture = Architecture(
@@ -104,10 +117,18 @@ class BC:
         with seeded(seed) as generator:
             network = PlainNetwork(demos.spaces, architecture)
         network.fit_to(windows)
-        head = network.head
+        device, head = wanted_device(), network.head
+        network.to(device)
+        windows, clean = windows.to(device), clean.to(device)
+        held = None if held is None else held.to(device)
+        shifted = self.shift if network.eyes is not None else 0
 
         def loss(index: Tensor) -> dict[str, Tensor]:
-            return {"imitation": network.nll(windows, index, "mean")}
+            if not shifted:
+                return {"imitation": network.nll(windows, index, "mean")}
+            size = (len(index), 2)
+            shift = torch.randint(-shifted, shifted + 1, size, generator=generator).to(device)
+            return {"imitation": network.nll(windows, index, "mean", shift)}
 
         Stages(self, generator, on_epoch, resume).converge(
             "clone",
@@ -115,11 +136,12 @@ class BC:
             loss=loss,
             valid_loss=None if held is None else lambda: mean_nll(network, head, held),
             n_samples=len(windows),
-            updates=trust.updates,
+            updates=updates,
             hopeless=None if held is None else lambda: worse_than_usual(network, head, clean, held),
         )
-        temperature = trust.temperature if held is None else best_temperature(network, head, held)
+        temperature = told if held is None else best_temperature(network, head, held)
         network.soften(temperature)
+        network.cpu()
         policy = PlainPolicy(
             demos.spaces, architecture, network, learner=self.name, hyperparameters=asdict(self)
         )

@@ -7,8 +7,13 @@ from typing import Any, ClassVar, Protocol
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.limits import check_fields
+from sdil.observations import is_vector
 from sdil.policy import Policy
-from sdil.spaces import require_vectors, require_vectors_and_discrete_actions
+from sdil.spaces import (
+    require_known_actions,
+    require_vectors,
+    require_vectors_and_discrete_actions,
+)
 from sdil.training import OnEpoch, State, check_seed
 
 
@@ -62,9 +67,18 @@ def check_chunk(learner: Chunked) -> None:
         )
 
 
+def trains_eyes(learner: Any, demos: Demonstrations) -> bool:
+    """Whether a learner trains convolutions of its own on these demonstrations."""
+    return getattr(learner, "images", "features") == "trained" and not is_vector(
+        demos.spaces.observation
+    )
+
+
 def check(demos: Demonstrations, learner: Learner, seed: int) -> None:
     """Refuse what cannot be trained: data, hyper-parameters or seed."""
     require = require_vectors if learner.real_actions else require_vectors_and_discrete_actions
+    if trains_eyes(learner, demos):
+        require = require_known_actions
     require(demos.spaces, learner.name)
     check_fields(learner, learner.name)
     check_seed(seed)

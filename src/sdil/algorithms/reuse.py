@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from sdil.heads import ActionHead, counts_actions
 from sdil.networks.hierarchical import Predicts, SkillModel
 from sdil.networks.skills import select
-from sdil.skills.discovery import Discovery, TrainingSteps, gumbel
+from sdil.skills.discovery import Discovery, gumbel
+from sdil.skills.steps import TrainingSteps
 from sdil.training import (
     Budget,
     BudgetFields,
@@ -115,6 +116,7 @@ class Reuse:
         terms = {"imitation": head.nll(outputs, actions, "mean")}
         if settings.adv_weight > 0 and len(self.bad) and head.size > 1:
             drawn = torch.randint(len(self.bad), (settings.batch_size,), generator=self.generator)
+            drawn = drawn.to(self.bad.device)
             _, of_bad, bad_actions = self._imitate(self.bad[drawn])
             loss = adversarial_loss(head, of_bad, bad_actions, settings.adv_form)
             terms["adversarial"] = settings.adv_weight * loss
@@ -122,14 +124,14 @@ class Reuse:
 
     def _batch(self, index: Tensor) -> Tensor:
         """Clean steps `index`; or as many steps, drawn."""
-        return index if self.draw is None else self.draw(len(index))
+        return index if self.draw is None else self.draw(len(index)).to(index.device)
 
     def _imitate(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`log p(z_t)` under f_uni (B, K), what the head takes (B, size), and the actions taken."""
         model, window = self.model, self.steps.windows.at(index)
         embeddings = model.encoder(window)
         log_probs = model.g.log_probs(embeddings)
-        noise = gumbel(len(index), self.settings.n_skills, self.generator)
+        noise = gumbel(len(index), self.settings.n_skills, self.generator).to(index.device)
         chosen = select(log_probs, noise, self.settings.temperature, self.settings.selection)
         skills = chosen @ model.g.prototypes
         outputs = model.pi_low(window.state, skills, model.seen_of(embeddings))
@@ -144,7 +146,7 @@ class Reuse:
         resume: State | None,
     ) -> None:
         settings, held = self.settings, self.held_out
-        bad = self.bad - len(self.steps.clean)
+        bad = self.bad.cpu() - len(self.steps.clean)
         told = None if on_epoch is None else lambda epoch: on_epoch(replace(epoch, bad=bad))
         valid_loss: Callable[[], Tensor] | None = None
         hopeless: Callable[[], bool] | None = None
@@ -154,7 +156,7 @@ class Reuse:
             budget = Budget(self.updates, self.updates, self.updates)
         else:
             outputs, head = self._outputs, self.model.head
-            clean = Windows(self.steps.demos.clean, 0)
+            clean = Windows(self.steps.demos.clean, 0).to(held.rows.device)
             valid_loss = partial(mean_nll, outputs, head, held)
             hopeless = partial(worse_than_usual, outputs, head, clean, held)
         Convergence(
@@ -204,7 +206,7 @@ def adversarial_loss(
 def bad_steps(discovery: Discovery, settings: ReuseFields) -> Tensor:
     """D_neg: the noisy steps scored lowest, by threshold and by share."""
     if discovery.scores is None:
-        return torch.empty(0, dtype=torch.int64)
+        return torch.empty(0, dtype=torch.int64, device=discovery.steps.noisy.device)
     noisy = discovery.steps.noisy
     scores = discovery.scores[noisy]
     lowest = noisy[scores.argsort(stable=True)[: int(len(noisy) * settings.negative_share)]]

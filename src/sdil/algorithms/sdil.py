@@ -40,6 +40,7 @@ from sdil.algorithms.judged import UNUSED, draw_after, draw_by_weight, draw_shar
 from sdil.algorithms.learner import check
 from sdil.algorithms.reuse import Reuse
 from sdil.algorithms.trust import Trust, find_trust, trust_all
+from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.judges.pu import SkillJudge
@@ -47,9 +48,10 @@ from sdil.judging import FittedJudge
 from sdil.limits import Count, CountOrNone, Score, Share, Weight
 from sdil.moved import refuse_moved
 from sdil.networks.hierarchical import HierarchicalPolicy, SkillModel
-from sdil.skills.discovery import Discovery, TrainingSteps, first_models
+from sdil.skills.discovery import Discovery
 from sdil.skills.fields import DiscoveryFields
-from sdil.training import OnEpoch, State, below, nest, seeded, with_more
+from sdil.skills.steps import TrainingSteps, first_models
+from sdil.training import OnEpoch, State, below, nest, on_cpu, seeded, with_more
 from sdil.windows import Windows
 
 DISCOVER, SELECT, REFINE = range(3)
@@ -187,6 +189,10 @@ class SDIL(DiscoveryFields):
         with seeded(seed) as generator:  # line 1: random initial parameters
             # f_bi, g, pi_low; f_uni, g, pi_low
             discovered, model, T = first_models(steps, self, history=self._sees_history(trust))
+        device = wanted_device()
+        steps = steps.to(device)
+        for module in (discovered, model, T):
+            module.to(device)
         if len(demos.noisy):
             draw_after(judge, seed, generator)
         phases = Phases(on_epoch, resume)
@@ -209,7 +215,8 @@ class SDIL(DiscoveryFields):
             discovered.load_state_dict(phases.found_before("discovered"))
             discovery.load_result(phases.found_before("result"))
         discovery.warn_of_collapse()
-        phases.found |= nest("discovered", discovered.requires_grad_(False).state_dict())
+        found = on_cpu(discovered.requires_grad_(False).state_dict())
+        phases.found |= nest("discovered", found)
         phases.found |= nest("result", discovery.result())
         model.g.load_state_dict(discovered.g.state_dict())
         model.pi_low.load_state_dict(discovered.pi_low.state_dict())
@@ -223,11 +230,14 @@ class SDIL(DiscoveryFields):
         held = None
         if valid is not None or trust.updates is None:
             held = Windows(hold_out(demos, valid, seed=seed)[1], self.look_back, steps.inputs)
+            held = held.to(device)
         reuse = Reuse(model, discovery, held, trust.updates, draw, self, generator)
         if phases.begun <= SELECT:
             reuse.select(*phases.of(SELECT))
         reuse.refine(*phases.of(REFINE))
         model.pi_low.soften(trust.temperature if held is None else reuse.temperature(held))
+        for module in (model, discovery.model):
+            module.cpu()
         policy = self._policy(demos, model, discovery, judge, seed)
         policy.trusted = trust.sentence if leans else ""
         return policy

@@ -17,7 +17,11 @@ from sdil.tasks import get_task
 
 GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
 ControlName = Literal["pointmaze", "pick-place", "drawer-open", "pusht"]
-TaskName = Literal[GridName, "sepsis", ControlName]
+GridPictures = Literal[
+    "fourrooms-images", "doorkey-5x5-images", "doorkey-6x6-images", "doorkey-8x8-images"
+]
+ControlPictures = Literal["pick-place-images", "pusht-images"]
+TaskName = Literal[GridName, "sepsis", ControlName, GridPictures, ControlPictures]
 
 
 def main(arguments: list[str]) -> None:
@@ -42,7 +46,7 @@ def collect(
     """Make demonstrations of a task: a clean set, a noisy set, and the truth about each step.
 
     Args:
-        task: The task.
+        task: The task; one that ends in -images has the same episodes, seen as pictures.
         out: The folder to write; it must not exist.
         clean: Number of clean (trusted) episodes; 100 if not given, in pusht the 40 quickest.
         noisy: Number of noisy episodes; 600 if not given, in pusht all others.
@@ -63,11 +67,11 @@ def collect(
     """
     check_seed(seed)
     refuse_existing(out, overwrite=overwrite, marker="sdil.json")
-    if task == "pusht":
+    if task in ("pusht", "pusht-images"):
         others = (noise, clean_random_steps, noisy_random_steps)
         if any(asked is not None for asked in others) or expert != "planner":
             raise InputError("pusht is what people did: it has no experts and no noise to choose")
-        _collect_people(source, out, clean, noisy, overwrite=overwrite, as_json=as_json)
+        _collect_people(task, source, out, clean, noisy, overwrite=overwrite, as_json=as_json)
         return
     if source is not None:
         raise InputError(f"{task} is simulated: --source is for pusht alone")
@@ -106,6 +110,7 @@ def collect(
 
 
 def _collect_people(
+    task: str,
     source: Path | None,
     out: Path,
     clean: int | None,
@@ -119,14 +124,15 @@ def _collect_people(
 
     if source is None:
         raise InputError(
-            "pusht needs --source: a Zarr store with people's episodes (docs/control.md)"
+            f"{task} needs --source: a Zarr store with people's episodes (docs/control.md)"
         )
-    demos = pusht.read(source, clean=pusht.CLEAN if clean is None else clean, noisy=noisy).demos
+    n_clean, images = pusht.CLEAN if clean is None else clean, task != "pusht"
+    demos = pusht.read(source, clean=n_clean, noisy=noisy, images=images).demos
     save_demonstrations(
         demos,
         out,
-        task="pusht",
-        environment=pusht.ENVIRONMENT,
+        task=task,
+        environment=f"sdil/{task}-v0",
         origin={"source": source.name, "clean": "the quickest episodes"},
         overwrite=overwrite,
     )

@@ -48,6 +48,7 @@ def evaluate(
     n_envs: int = 64,
     out: Path | None = None,
     threads: int = 1,
+    device: Literal["auto", "cpu", "cuda"] = "cpu",
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Measure a policy: reward over seeded episodes, and how well it predicts recorded actions.
@@ -68,6 +69,7 @@ def evaluate(
             sampled actions.
         out: Also write the answer to this JSON file.
         threads: CPU threads.
+        device: Where pictures are encoded; auto: on a GPU where there is one.
         as_json: Print the answer as JSON.
     """
     # PyTorch: --help need not wait for it
@@ -116,6 +118,7 @@ def evaluate(
                     seed=seed,
                     n_envs=n_envs,
                     acting=way,
+                    device=device,
                     on_progress=partial(update, description=f"running {where}, {label}"),
                 )
         answer["environment"] = {

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
@@ -46,6 +46,13 @@ Every = Annotated[
 ]
 OneTask = Annotated[
     str | None, tyro.conf.arg(help="Of data in another format: which of several tasks.")
+]
+
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    tyro.conf.arg(
+        help="Where pictures are encoded and networks trained; auto: on a GPU where there is one."
+    ),
 ]
 
 
@@ -142,6 +149,19 @@ def data_of(options: Any) -> str:
     every = None if options.every is None else str(options.every)
     chosen = {name: getattr(options, name) for name in _CHOSEN}
     return with_choices(options.data, **chosen, every=every)
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds that "0-4" or "0,3,7-9" stands for, in this order."""
+    found: list[int] = []
+    for piece in text.split(","):
+        first, dash, last = piece.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise InputError(f"seeds are given as 0-4 or 0,3,7, not {text!r}")
+        found += range(int(first), int(last or first) + 1)
+    if len(set(found)) != len(found) or not found:
+        raise InputError(f"seeds are given as 0-4 or 0,3,7, each once, not {text!r}")
+    return found
 
 
 def asks_to_resume(arguments: Sequence[str]) -> bool:

@@ -20,6 +20,7 @@ from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
     Actions,
     Clean,
+    Device,
     Every,
     Features,
     ImageSize,
@@ -69,6 +70,7 @@ def main(arguments: list[str]) -> None:
             valid=options.valid,
             seed=options.seed,
             threads=options.threads,
+            device=options.device,
             overwrite=options.overwrite,
             on_epoch=on_epoch,
             named=name,
@@ -121,6 +123,7 @@ class JudgeOptions:
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
     ] = 1
+    device: Device = "cpu"
     overwrite: Annotated[bool, tyro.conf.arg(help="Replace the folder if it exists.")] = False
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="Print the answer as JSON.")] = False
 

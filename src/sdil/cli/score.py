@@ -39,6 +39,7 @@ def score(
     worst: int | None = None,
     which: Annotated[Literal["noisy", "clean", "both"], tyro.conf.arg(name="set")] = "noisy",
     clean: str | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "cpu",
     overwrite: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
@@ -65,6 +66,7 @@ def score(
             is written.
         which: The set to judge.
         clean: Of data in another format: which episodes are trusted, as `sdil import` takes it.
+        device: Where pictures are encoded; auto: on a GPU where there is one.
         overwrite: Replace the file if it exists.
         as_json: Print the summary as JSON.
     """
@@ -92,7 +94,7 @@ def score(
     if not chosen:
         raise InputError(f"{data} has no {which} episodes to judge")
     asked = both if to else chosen
-    judged = {name: judge.score(t) if len(t) else [] for name, t in asked.items()}
+    judged = {name: judge.score(t, device=device) if len(t) else [] for name, t in asked.items()}
     if out is not None:
         write_scores(
             out,

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -14,6 +14,7 @@ from sdil.cli.console import parse, plain, print_json
 from sdil.cli.fitting import (
     Actions,
     Clean,
+    Device,
     Every,
     Features,
     ImageSize,
@@ -24,6 +25,7 @@ from sdil.cli.fitting import (
     parse_fields,
     preset_of,
     print_phases,
+    seeds_of,
     telling,
 )
 from sdil.errors import InputError
@@ -55,23 +57,38 @@ def main(arguments: list[str]) -> None:
         )
     configured, rest = preset_of(find_learner(name), rest)
     learner, options = parse_fields(configured, TrainOptions, rest, f"train {name}")
-    with telling(f"training {name}", options.out, "train") as on_epoch:
-        done = train(
-            learner,
-            data_of(options),
-            options.out,
-            judge=options.judge,
-            valid=options.valid,
-            env=options.env,
-            clean_only=options.clean_only,
-            seed=options.seed,
-            threads=options.threads,
-            tensorboard=options.tensorboard,
-            overwrite=options.overwrite,
-            on_epoch=on_epoch,
-            named=name,
-        )
-    _report(done, options.as_json, options.verbose)
+    several = None if options.seeds is None else seeds_of(options.seeds)
+    runs = {options.seed: options.out} if several is None else _folders(options.out, several)
+    answers = []
+    for seed, out in runs.items():  # one after the other: docs/speed.md says why
+        with telling(f"training {name}", out, "train") as on_epoch:
+            done = train(
+                learner,
+                data_of(options),
+                out,
+                judge=options.judge,
+                valid=options.valid,
+                env=options.env,
+                clean_only=options.clean_only,
+                seed=seed,
+                threads=options.threads,
+                device=options.device,
+                tensorboard=options.tensorboard,
+                overwrite=options.overwrite,
+                on_epoch=on_epoch,
+                named=name,
+            )
+        if several is not None and options.as_json:
+            answers.append({"seed": seed, **_answer(done)})
+        else:
+            _report(done, options.as_json, options.verbose)
+    if answers:
+        print_json({"runs": answers})
+
+
+def _folders(out: Path, seeds: list[int]) -> dict[int, Path]:
+    """A run folder for each seed."""
+    return {seed: out / f"seed-{seed}" for seed in seeds}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,9 +135,16 @@ class TrainOptions:
     every: Every = None
     task: OneTask = None
     seed: Annotated[int, tyro.conf.arg(help="Everything random follows from it.")] = 0
+    seeds: Annotated[
+        str | None,
+        tyro.conf.arg(
+            help="Several seeds instead, such as 0-4 or 0,3,7: a run each, in OUT/seed-0 and so on."
+        ),
+    ] = None
     threads: Annotated[
         int, tyro.conf.arg(help="CPU threads; networks this small are fastest with one.")
     ] = 1
+    device: Device = "cpu"
     tensorboard: Annotated[
         bool, tyro.conf.arg(help="Also log each number for TensorBoard, in the run folder.")
     ] = False
@@ -161,10 +185,10 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
     from sdil.arguments import read_run
     from sdil.cli.answers import print_wrapped
 
-    floor = _worse_than_blind(done)
     if json:
-        print_json({"run": str(done.folder), **as_json(done), "warning": floor})
+        print_json(_answer(done))
         return
+    floor = _worse_than_blind(done)
     if verbose:
         print_phases(done)
     judge = getattr(done.result, "judge", None)
@@ -183,6 +207,10 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
     out = done.folder
     more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
     print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))
+
+
+def _answer(done: Finished) -> dict[str, Any]:
+    return {"run": str(done.folder), **as_json(done), "warning": _worse_than_blind(done)}
 
 
 def _last_loss(done: Finished) -> str:

@@ -22,6 +22,7 @@ from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, mean_interval
 from sdil.networks.cross_fitting import MOST_FOLDS, Folds, Progress, cross_fit
+from sdil.networks.seeing import needs_encoder, see
 from sdil.progress import counting
 from sdil.spaces import Array
 from sdil.training import TEMPERATURES, check_seed
@@ -111,6 +112,8 @@ def did_it_help(
         return _not_measured(
             "there is one clean group (or episode), and none is left to measure on", groups, seed
         )
+    if needs_encoder(demos):
+        demos = see(demos, seed=seed).demos
     of_folds = curated.by_fold
     folds = (
         Folds.deal(demos, seed=seed)

@@ -68,7 +68,7 @@ def measure_recorded(policy: Policy, trajectories: Trajectories) -> ActionMetric
     """How well a policy predicts recorded actions: those that are counted, or real numbers."""
     if policy.spaces.listed:
         return action_metrics(*predict_recorded(policy, trajectories))
-    windows = Windows(trajectories, policy.look_back)
+    windows = Windows(policy.seen(trajectories), policy.look_back)
     taken = trajectories.actions[trajectories.steps()].reshape(len(windows), -1).astype(float)
     nll, apart = [], []
     with torch.no_grad():

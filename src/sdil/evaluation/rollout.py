@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from sdil.acting import DEFAULT, GREEDY, act_by
-from sdil.cores import steadily
+from sdil.cores import computing_on, steadily
 from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
 from sdil.markov import MarkovModel, ModelWalk
@@ -92,6 +92,7 @@ def evaluate(
     acting: str | Rule | Sequence[Rule] = DEFAULT,
     success: Callable[[float, int], bool] | None = None,
     on_progress: Progress | None = None,
+    device: str | None = None,
 ) -> Evaluation:
     """What `policy` earns, acting as it does by default or in the way that is asked for.
 
@@ -106,8 +107,22 @@ def evaluate(
 
     `success` says of an episode's sum of rewards and its length whether it succeeded, such as
     `lambda reward, length: reward > 0.5 and length < 100`; without it the environment does, by
-    `info["is_success"]` at the end.
+    `info["is_success"]` at the end. Pictures are encoded on the `device`: "cpu", "cuda", "auto".
     """
+    with computing_on(device):
+        return _evaluate(policy, environment, episodes, seed, n_envs, acting, success, on_progress)
+
+
+def _evaluate(
+    policy: Predictor,
+    environment: EnvironmentLike,
+    episodes: int | None,
+    seed: int,
+    n_envs: int,
+    acting: str | Rule | Sequence[Rule],
+    success: Callable[[float, int], bool] | None,
+    on_progress: Progress | None,
+) -> Evaluation:
     policy = _acting_by(policy, acting)
     place = _place(environment)
     exact = success is None and episodes is None and sees_only_the_state(policy)

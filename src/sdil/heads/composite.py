@@ -55,10 +55,10 @@ class _Choice(nn.Module):
         return log_probs.gather(-1, units.long().expand(*shape, 1))[..., 0]
 
     def best(self, outputs: Tensor) -> Tensor:
-        return outputs.argmax(-1, keepdim=True).to(outputs.dtype)
+        return outputs.argmax(-1, keepdim=True).to(outputs)
 
     def draw(self, outputs: Tensor, luck: Tensor, t: Tensor) -> Tensor:
-        return by_luck(outputs / t, luck[..., 0])[..., None].to(outputs.dtype)
+        return by_luck(outputs / t, luck[..., 0])[..., None].to(outputs)
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
         return torch.rand((*shape, 1), generator=generator)
@@ -180,7 +180,7 @@ class Composite(ActionHead):
             part.fit(rows[:, part.column : part.column + part.width])
 
     def log_prob(self, outputs: Tensor, actions: Tensor, temperature: float = 1.0) -> Tensor:
-        units = self._units(actions).to(outputs.dtype)
+        units = self._units(actions).to(outputs)
         return self._log_density(outputs, units, temperature)
 
     def error(self, outputs: Tensor, actions: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class Composite(ActionHead):
     def usual(self, actions: Tensor) -> Tensor:
         units = self._cut(self._units(actions))
         one = [part.usual(u) for part, u in zip(self._each(), units, strict=True)]
-        each = torch.cat([torch.zeros(1), *one]).repeat(self.size // self._one, 1)
+        each = torch.cat([one[0].new_zeros(1), *one]).repeat(self.size // self._one, 1)
         each[1:, 0] = -30.0  # the others have no weight
         return each.flatten()
 
@@ -219,7 +219,7 @@ class Composite(ActionHead):
     def sample(
         self, outputs: Tensor, generator: torch.Generator | None = None, t: float = 1.0
     ) -> Tensor:
-        noise = self.noise(tuple(outputs.shape[:-1]), generator).to(outputs.dtype)
+        noise = self.noise(tuple(outputs.shape[:-1]), generator).to(outputs)
         return self.decode(self._pick(outputs, noise, t))
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
@@ -256,7 +256,7 @@ class Composite(ActionHead):
         less = torch.zeros_like(taken)
         generator = torch.Generator().manual_seed(0)  # the same whatever else is drawn
         for _ in range(_DRAWS):
-            noise = self.noise((), generator).to(outputs.dtype).expand(*outputs.shape[:-1], -1)
+            noise = self.noise((), generator).to(outputs).expand(*outputs.shape[:-1], -1)
             likely = self._log_density(outputs, self.pick(outputs, noise))
             less += (likely < taken).to(less.dtype) + 0.5 * (likely == taken).to(less.dtype)
         return less / _DRAWS

@@ -69,7 +69,7 @@ class Categorical(ActionHead):
 
     def consider(self, outputs: Tensor, generator: torch.Generator, count: int) -> Considered:
         log_probs = outputs.log_softmax(1)
-        every = torch.arange(self.size).expand(len(outputs), -1)
+        every = torch.arange(self.size, device=outputs.device).expand(len(outputs), -1)
         return Considered(every, log_probs, log_probs.exp(), drawn=False)
 
     def encode(self, actions: Tensor) -> Tensor:

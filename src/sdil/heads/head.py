@@ -108,7 +108,7 @@ class ActionHead(nn.Module):
         listed, otherwise `count` draws, through which the gradient goes by their likelihood."""
         with torch.no_grad():
             rows = outputs[:, None].expand(-1, count, -1)
-            picked = self.pick(rows, self.noise(rows.shape[:-1], generator).to(outputs.dtype))
+            picked = self.pick(rows, self.noise(rows.shape[:-1], generator).to(outputs))
         log_probs, _ = self.weigh(outputs[:, None].expand(-1, count, -1), picked)
         probs = (log_probs - log_probs.detach()).exp() / count
         return Considered(self.decode(picked), log_probs, probs, drawn=True)

@@ -91,7 +91,7 @@ class Mixture(Real):
         often = (((units > middle).float().sum(0) + 1.0) / (len(units) + 2.0)).logit()
         wide = (units.std(0, correction=0) / self.fine - self.floor).clamp(min=1e-3)
         spread = wide + torch.log(-torch.expm1(-wide))
-        one = torch.cat([torch.zeros(1), torch.where(self.is_choice, often, raw), spread])
+        one = torch.cat([raw.new_zeros(1), torch.where(self.is_choice, often, raw), spread])
         each = one.repeat(self.size // len(one), 1)
         each[1:, 0] = -30.0  # the others have no weight
         return each.flatten()

@@ -119,7 +119,7 @@ class Real(ActionHead):
         less = torch.zeros_like(taken)
         generator = torch.Generator().manual_seed(0)  # the same whatever else is drawn
         for _ in range(_DRAWS):
-            noise = self.noise((), generator).to(outputs.dtype).expand(*outputs.shape[:-1], -1)
+            noise = self.noise((), generator).to(outputs).expand(*outputs.shape[:-1], -1)
             drawn = self.pick(outputs, noise)  # the same luck for each, whoever is beside it
             likely = self.log_density(outputs, drawn)
             less += (likely < taken).to(less.dtype) + 0.5 * (likely == taken).to(less.dtype)
@@ -133,7 +133,7 @@ class Real(ActionHead):
     def _draw(self, outputs: Tensor, generator: torch.Generator | None, t: float = 1.0) -> Tensor:
         """In units of the data. (..., D)"""
         noise = self.noise(tuple(outputs.shape[:-1]), generator)
-        return self.pick(outputs, noise.to(outputs.dtype), t)
+        return self.pick(outputs, noise.to(outputs), t)
 
     @abstractmethod
     def pick(self, outputs: Tensor, noise: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
@@ -179,7 +179,7 @@ class Real(ActionHead):
         """Actions within the space from what they are in units of the data."""
         found = (picked * self.spread + self.mean).double()
         turned = torch.remainder(found + math.pi, 2 * math.pi) - math.pi
-        low, high = self._limits
+        low, high = (limit.to(picked.device) for limit in self._limits)
         starts_at_0 = low > -1.0  # angles from 0 to 2 pi
         turned = torch.where(starts_at_0 & (turned < 0), turned + 2 * math.pi, turned)
         found = torch.where(self.is_angle, turned, found)

@@ -21,11 +21,9 @@ from sdil.judges.evidence import EPISODE_SIGNALS, SIGNALS, STEP_SIGNALS, Evidenc
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, step_level
 from sdil.judges.material import windows_of
 from sdil.judges.telling import Gathered, judge_again, learn_from, rewrite
-from sdil.judging import FORMAT_VERSION as VERSION
-from sdil.judging import JUDGE, CrossJudged, FittedJudge, Signal
+from sdil.judging import CrossJudged, FittedJudge, Signal
 from sdil.labels import LABELS, Label, check_labels
 from sdil.relative import Relative
-from sdil.saved import write_saved
 from sdil.scores import JudgedSteps
 from sdil.spaces import Spaces
 from sdil.training import below, nest, not_below
@@ -86,8 +84,8 @@ class EvidenceJudge(FittedJudge):
         told = learn_from(self.gathered, labels)
         evidence = Evidence.of_tensors(self.evidence.state_dict(), self.spaces.action)
         rewrite(evidence, self.gathered, told)
-        return EvidenceJudge(
-            self.spaces,
+        told_so = EvidenceJudge(
+            self.inner_spaces,
             evidence,
             self._inputs,
             relative=self._relative,
@@ -101,10 +99,11 @@ class EvidenceJudge(FittedJudge):
             hyperparameters=self.hyperparameters,
             seed=self.seed,
         )
+        return told_so if self.encoder is None else told_so.seeing_by(self.encoder, self.spaces)
 
     def save_again(self, folder: Path) -> None:
         """Write it over the judge of a judgement folder that it came from."""
-        write_saved(folder, JUDGE, self.about(), self.tensors(), version=VERSION, over=True)
+        self.write(folder, over=True)
 
     def ask(
         self, demos: Demonstrations, n: int = 20, labels: Sequence[Label] = ()
@@ -180,7 +179,7 @@ class EvidenceJudge(FittedJudge):
         return lambda observations: said(observations[:, self._inputs])
 
     def _windows(self, packed: Trajectories) -> Windows:
-        return windows_of(packed, self._inputs, self._relative)
+        return windows_of(self.seen(packed), self._inputs, self._relative)
 
     def tensors(self) -> dict[str, Tensor]:
         state = {} if self.random_state is None else {"random_state": self.random_state}

@@ -14,14 +14,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.judging import NONE_LEFT, FittedJudge, Signal, check_judge
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.scores import JudgedSteps
-from sdil.skills.discovery import Discovery, TrainingSteps, first_models
+from sdil.skills.discovery import Discovery
 from sdil.skills.fields import DiscoveryFields
 from sdil.skills.optimality import step_scores
+from sdil.skills.steps import TrainingSteps, first_models
 from sdil.spaces import Spaces
 from sdil.training import OnEpoch, State, seeded
 from sdil.trajectories import Trajectories
@@ -68,13 +70,16 @@ class PU(DiscoveryFields):
         steps = TrainingSteps(train, self, seed)
         with seeded(seed) as generator:
             discovered, _, T = first_models(steps, self)
+        steps = steps.to(wanted_device())
+        for module in (discovered, T):
+            module.to(wanted_device())
         discovery = Discovery(steps, discovered, T, self, generator)
         discovery.run(on_epoch, resume)
         discovery.warn_of_collapse()
         return SkillJudge(
             demos.spaces,
             self.architecture,
-            discovered,
+            discovered.cpu(),
             steps.inputs,
             discovery.skill_optimality,
             hyperparameters=asdict(self),

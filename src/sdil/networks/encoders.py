@@ -24,10 +24,11 @@ class Standardise(nn.Module):
 
     def fit(self, windows: Windows) -> None:
         """Take the statistics of every state in `windows`. A constant feature keeps its scale."""
-        total = torch.zeros(len(self.mean), dtype=torch.float64)
+        device = windows.observations.device
+        total = torch.zeros(len(self.mean), dtype=torch.float64, device=device)
         square = torch.zeros_like(total)
         middle = windows.observations[windows.rows[0]].double()  # against cancellation
-        for rows in windows.rows.split(STEPS_AT_ONCE):
+        for rows in windows.rows.to(device).split(STEPS_AT_ONCE):
             centred = windows.observations[rows].double() - middle
             total += centred.sum(0)
             square += centred.square().sum(0)
@@ -36,6 +37,12 @@ class Standardise(nn.Module):
         spread = torch.where(variance > 1e-12, variance, 1.0).sqrt()
         self.mean.copy_(mean + middle)
         self.scale.copy_(1.0 / spread)
+
+    def take(self, states: Tensor) -> None:
+        """Take the statistics of these states. (n, size)"""
+        spread = states.double().std(0, correction=0)
+        self.mean.copy_(states.double().mean(0))
+        self.scale.copy_(1.0 / torch.where(spread > 1e-6, spread, 1.0))
 
     def forward(self, states: Tensor) -> Tensor:
         return (states.to(self.mean.dtype) - self.mean).mul_(self.scale)
@@ -109,7 +116,7 @@ class RecordedFeatures:
         self._table[:-1, -1] = 1.0
         encoded = features.encode(windows.actions[windows.steps])
         self._table[windows.rows, size:-1] = encoded.to(self._table.dtype)
-        back = torch.arange(windows.look_back, 0, -1)  # M .. 1
+        back = torch.arange(windows.look_back, 0, -1, device=windows.rows.device)  # M .. 1
         past = torch.where(
             back <= windows.times[:, None], windows.rows[:, None] - back, absent
         )  # (N, M)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdil.cores import computing_on
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
 from sdil.heads import Distribution, make_head
@@ -150,16 +151,20 @@ class HierarchicalPolicy(Policy):
         self._discovery = deepcopy(discovery).double().requires_grad_(False)
 
     def distribution(self, window: Window) -> Distribution:
-        outputs = self._acting.outputs(window.only(self.inputs), self.predicts)
+        seen = self.seen_window(window).only(self.inputs)
+        outputs = self._acting.outputs(seen, self.predicts)
         return Distribution(self._acting.head, outputs)
 
-    def score(self, trajectories: Sequence[Trajectory]) -> list[StepScores]:
+    def score(
+        self, trajectories: Sequence[Trajectory], *, device: str | None = None
+    ) -> list[StepScores]:
         """How good each step of any trajectories is, by its judge, and which skill it shows."""
-        scores = super().score(trajectories)
+        scores = super().score(trajectories, device=device)
         if not scores or scores[0].skill is not None:  # the paper's judge tells skills itself
             return scores
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back, self.inputs)
+        with computing_on(device):
+            windows = Windows(self.seen(packed), self.look_back, self.inputs)
         probs = packed.split_steps(self._discovery.selection_of_all(windows).numpy())
         return [
             replace(s, skill=p.argmax(1), skill_probs=p) for s, p in zip(scores, probs, strict=True)
@@ -168,7 +173,7 @@ class HierarchicalPolicy(Policy):
     def embeddings(self, trajectories: Sequence[Trajectory], steps: Array) -> Array:
         """`z'_t` of these steps by `f_bi`, counted over all trajectories. (n, d_z)"""
         packed = pack_given(trajectories, self.spaces)
-        windows = Windows(packed, self.look_back, self.inputs)
+        windows = Windows(self.seen(packed), self.look_back, self.inputs)
         encoder, found = self._discovery.encoder, []
         with torch.no_grad():
             for part in torch.from_numpy(steps).split(STEPS_AT_ONCE):
@@ -185,7 +190,8 @@ class HierarchicalPolicy(Policy):
         """`pi_low(a | s, z^k)`, as discovery left it, with these skills (n,). (n, A)"""
         if not self.spaces.listed:
             raise InputError("actions that are real numbers have no probability each")
-        states = torch.from_numpy(np.ascontiguousarray(observations))[:, self.inputs]
+        seen = np.ascontiguousarray(self.seen_rows(observations))
+        states = torch.from_numpy(seen)[:, self.inputs]
         chosen = self._discovery.g.prototypes[torch.from_numpy(skills)]
         with torch.no_grad():
             probs: Tensor = self._discovery.pi_low(states, chosen).softmax(1)

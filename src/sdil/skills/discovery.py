@@ -14,77 +14,25 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdil.clustering import fit_clusters
-from sdil.demonstrations import Demonstrations
 from sdil.networks.encoders import RecordedFeatures
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
 from sdil.skills.fields import DiscoveryFields
 from sdil.skills.optimality import skill_scores, step_scores
 from sdil.skills.pairs import Pairs, find_pairs
+from sdil.skills.pairs_on_device import find_pairs_on_device
+from sdil.skills.repeated import Repeated
+from sdil.skills.steps import TrainingSteps
 from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
-from sdil.windows import Windows, as_tensor, varying_inputs
 
 _HISTOGRAM_BINS = 10
-
-
-class TrainingSteps:
-    """All training steps, clean ones first, and what discovery needs to know of each."""
-
-    def __init__(self, demos: Demonstrations, settings: DiscoveryFields, seed: int) -> None:
-        self.demos, everything = demos, demos.all
-        lengths = as_tensor(everything.lengths)
-        self.inputs = varying_inputs(everything)
-        """The entries of an observation that are not the same throughout: the others can teach
-        nothing, and cost time. (I,)"""
-        self.windows = Windows(everything, settings.look_back, self.inputs)
-        self.actions = self.windows.actions[self.windows.steps]  # (N, *action)
-        self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
-        self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
-        self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
-        self.clean = torch.arange(demos.clean.n_steps)
-        self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
-        self.clusters = (
-            _cluster(self.windows, settings.n_clusters, seed)
-            if settings.mi_weight > 0
-            else torch.zeros(len(self.windows), dtype=torch.int64)
-        )
-        """k-means cluster of each step's state; all 0 where nothing is paired. (N,)"""
-
-    def with_clean_ones(self, optimality: Tensor) -> Tensor:
-        """Scores of all steps (N,), where clean ones have 1."""
-        return torch.where(self.is_clean, 1.0, optimality.float())
-
-
-def first_models(
-    steps: TrainingSteps, settings: DiscoveryFields, *, history: bool = False
-) -> tuple[SkillModel, SkillModel, Compatibility]:
-    """`f_bi`, `g`, `pi_low`; then those of phase 2, with `f_uni`; and `T`: all random yet.
-
-    They know the statistics of the training steps. With `history`, `pi_low` of phase 2 sees it.
-    """
-    sizes = len(steps.inputs), steps.demos.spaces.action
-    discovered = SkillModel(*sizes, settings.architecture, sees_next=settings.next_state)
-    reusing = replace(settings.architecture, history=history)
-    model = SkillModel(*sizes, reusing, sees_next=False)
-    seen = len(steps.inputs) + model.head.encoded
-    T = Compatibility(seen, settings.skill_size, settings.hidden)
-    for head in (discovered.head, model.head):
-        head.fit(steps.actions)
-    discovered.encoder.features.standardise.fit(steps.windows)
-    statistics = discovered.encoder.features.standardise.state_dict()
-    for part in (discovered.pi_low, model.encoder.features, model.pi_low):
-        part.standardise.load_state_dict(statistics)
-    for each in (discovered, model):
-        each.lean_on(steps.windows)
-    return discovered, model, T
 
 
 @dataclass(frozen=True)
@@ -135,7 +83,8 @@ def discovery_loss(
         mean = log_probs.exp().mean(0)  # (K,)
         terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())
     if settings.mi_weight > 0:
-        pairs = find_pairs(
+        find = find_pairs if embeddings.device.type == "cpu" else find_pairs_on_device
+        pairs = find(
             embeddings.detach(),
             batch.clusters,
             batch.scores,
@@ -205,6 +154,10 @@ class Discovery:
         """The share of steps whose most probable skill is k, in the last epoch. (K,)"""
         self.mixed_pairs_survived = 0.0
         """The share of clean-noisy positives that passed the filter in the last epoch."""
+        self._luck = generator
+        if self.optimisation.device.type != "cpu":  # one of its own, so that nothing is sent
+            self._luck = torch.Generator(self.optimisation.device)
+        self._repeated: dict[tuple[bool, int], Repeated] = {}
 
     @cached_property
     def _features(self) -> RecordedFeatures:
@@ -229,10 +182,11 @@ class Discovery:
             if due and len(self.steps.noisy):
                 self._estimate_optimality()
             if self.scores is not None:
-                counts = torch.histc(self.scores[self.steps.noisy], _HISTOGRAM_BINS, -1.0, 1.0)
+                noisy = self.scores[self.steps.noisy].cpu()
+                counts = torch.histc(noisy, _HISTOGRAM_BINS, -1.0, 1.0)
                 figures["scores"] = (counts / counts.sum()).tolist()
             if on_epoch is not None:
-                noisy = None if self.scores is None else self.scores[self.steps.noisy]
+                known = None if self.scores is None else self.scores[self.steps.noisy].cpu()
                 on_epoch(
                     Epoch(
                         "discover",
@@ -241,7 +195,7 @@ class Discovery:
                         losses,
                         self.state,
                         figures,
-                        scores=noisy,
+                        scores=known,
                     )
                 )
 
@@ -272,7 +226,7 @@ class Discovery:
 
     def result(self) -> State:
         """What later phases need beside the model's weights."""
-        scores = {} if self.scores is None else {"scores": self.scores}
+        scores = {} if self.scores is None else {"scores": self.scores.cpu()}
         mixed = torch.tensor(self.mixed_pairs_survived, dtype=torch.float64)
         return {
             **scores,
@@ -283,6 +237,8 @@ class Discovery:
 
     def load_result(self, result: State) -> None:
         self.scores = result.get("scores", self._judged)
+        if self.scores is not None:
+            self.scores = self.scores.to(self.optimisation.device)
         self.skill_optimality = result["skill_optimality"]
         self.usage = result["usage"]
         self.mixed_pairs_survived = float(result["mixed_pairs_survived"])
@@ -297,16 +253,13 @@ class Discovery:
         zeta = min(1.0, self.epoch * settings.zeta_step)
         n = self.updates_per_epoch
         sources = (torch.rand(n, generator=generator) < zeta).tolist()
+        if self._luck is not generator:
+            self._luck.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         told: dict[str, list[Tensor]] = {}  # averaged when the epoch is over: fewer operations
         for index, source in zip(self._batches(n), sources, strict=True):
-            random = self._draw(len(index), source)
-            terms, figures = discovery_loss(
-                self.model, self.T, self._batch(index), random, settings
-            )
-            self.optimisation.descend(total(terms))
-            for name, value in (*terms.items(), *figures.items()):
-                told.setdefault(name, []).append(value.detach())
-        skills = torch.cat(told.pop("skill"))
+            for name, value in self._updating(source)(index).items():
+                told.setdefault(name, []).append(value)
+        skills = torch.cat(told.pop("skill")).cpu()
         self.usage = skills.bincount(minlength=settings.n_skills) / len(skills)
         pairs = told.pop("pairs", None)
         means = {name: float(torch.stack(values).double().mean()) for name, values in told.items()}
@@ -319,20 +272,41 @@ class Discovery:
         dead = int((self.usage < 0.01).sum())
         return {**means, "perplexity": self.perplexity, "dead_skills": dead, "zeta": zeta}
 
+    def _update(self, index: Tensor, *, by_embedding: bool) -> dict[str, Tensor]:
+        random = self._draw(len(index), by_embedding)
+        batch = self._batch(index)
+        terms, figures = discovery_loss(self.model, self.T, batch, random, self.settings)
+        self.optimisation.descend(total(terms))
+        return {name: value.detach() for name, value in (*terms.items(), *figures.items())}
+
+    def _updating(self, by_embedding: bool) -> Callable[[Tensor], dict[str, Tensor]]:
+        """What does an update: on a GPU recorded, once for each source of pairs and each set of
+        scores that it looks at."""
+        update = partial(self._update, by_embedding=by_embedding)
+        if self.optimisation.device.type != "cuda":
+            return update
+        scores = 0 if self.scores is None else self.scores.data_ptr()
+        self._repeated = {k: v for k, v in self._repeated.items() if k[1] == scores}
+        key = (by_embedding, scores)
+        return self._repeated.setdefault(key, Repeated(update, self._luck))
+
     def _batches(self, n: int) -> list[Tensor]:
         """Step numbers of n batches, a fixed share of each from the clean set."""
         steps, size, generator = self.steps, self.settings.batch_size, self.optimisation.generator
         if self.settings.clean_share == 0.0 or not len(steps.noisy) or size == 1:
-            return list(_deal(len(steps.windows), n * size, generator).split(size))
+            dealt = _deal(len(steps.windows), n * size, generator)
+            return list(dealt.to(self.optimisation.device).split(size))
         of_clean = min(max(1, round(size * self.settings.clean_share)), size - 1)
-        clean = steps.clean[_deal(len(steps.clean), n * of_clean, generator)].view(n, -1)
+        device = self.optimisation.device
+        dealt = _deal(len(steps.clean), n * of_clean, generator).to(device)
+        clean = steps.clean[dealt].view(n, -1)
         of_noisy = n * (size - of_clean)
         drawn = (
             _deal(len(steps.noisy), of_noisy, generator)
             if self.draw_noisy is None
             else self.draw_noisy(of_noisy)
         )
-        return list(torch.cat([clean, steps.noisy[drawn].view(n, -1)], 1))
+        return list(torch.cat([clean, steps.noisy[drawn.to(device)].view(n, -1)], 1))
 
     def _batch(self, index: Tensor) -> Batch:
         features, steps = self._features.at(index)
@@ -347,8 +321,9 @@ class Discovery:
         )
 
     def _draw(self, size: int, by_embedding: bool) -> Randomness:
-        settings, generator = self.settings, self.optimisation.generator
-        pairs = torch.rand(size, settings.positives + settings.negatives, generator=generator)
+        settings, generator = self.settings, self._luck
+        count = settings.positives + settings.negatives
+        pairs = torch.rand(size, count, generator=generator, device=generator.device)
         return Randomness(
             gumbel=gumbel(size, settings.n_skills, generator),
             positive=pairs[:, : settings.positives],
@@ -376,9 +351,9 @@ class Discovery:
             self.steps.trajectory_is_clean,
             delta=self.settings.delta,
             clip_preference=self.settings.clip_preference,
-        )
+        ).cpu()
         if self._judged is None:
-            told = step_scores(chosen, self.skill_optimality)
+            told = step_scores(chosen, self.skill_optimality.to(chosen.device))
             if self.settings.score_by_likelihood:
                 told = told * (chosen * torch.cat(likelihood)).sum(1)
             self.scores = torch.where(self.steps.is_clean, 1.0, told)
@@ -386,7 +361,7 @@ class Discovery:
 
 def gumbel(size: int, n_skills: int, generator: torch.Generator) -> Tensor:
     """Noise from Gumbel(0, 1). (size, K)"""
-    uniform = torch.rand(size, n_skills, generator=generator)
+    uniform = torch.rand(size, n_skills, generator=generator, device=generator.device)
     return uniform.clamp_(min=1e-30, max=1.0 - 2**-24).log_().neg_().log_().neg_()
 
 
@@ -394,9 +369,3 @@ def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:
     """`count` item numbers: shuffled decks, one after the other."""
     decks = [torch.randperm(items, generator=generator) for _ in range(math.ceil(count / items))]
     return torch.cat(decks)[:count]
-
-
-def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
-    """k-means of the standardised input states, computed once. (N,)"""
-    clusters = fit_clusters(windows.observations, windows.rows, n_clusters, seed)
-    return clusters.labels(windows.observations, windows.rows)

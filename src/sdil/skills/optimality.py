@@ -6,7 +6,6 @@ the skills it selects. Expected (soft) selection probabilities throughout, no ra
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 SMALLEST_SCALE = 0.05  # below it, scores are left small instead of being blown up to 1
@@ -28,7 +27,7 @@ def skill_scores(
     `is_clean` says whether each trajectory is clean.
     """
     n, k = len(is_clean), selection.shape[1]
-    total = torch.zeros(n, k, dtype=selection.dtype).index_add_(0, trajectory, selection)
+    total = selection.new_zeros(n, k).index_add_(0, trajectory, selection)
     mean = total / trajectory.bincount(minlength=n)[:, None]  # (trajectories, K)
     clean, noisy = mean[is_clean].mean(0), mean[~is_clean].mean(0)  # p^clean_k, p^noisy_k
     preference = (clean - noisy) / (clean + delta)  # s^pref_k

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 TASK_NAMES = (
     *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis"),
     *("pointmaze", "pick-place", "drawer-open"),
+    *("fourrooms-images", "doorkey-5x5-images", "doorkey-6x6-images", "doorkey-8x8-images"),
+    "pick-place-images",
 )
 
 TASK_MODULES = {
     **{f"doorkey-{size}x{size}": "sdil.tasks.doorkey" for size in (5, 6, 8)},
     "pointmaze": "sdil.tasks.pointmaze_people",
+    "fourrooms-images": "sdil.tasks.pictures",
+    **{f"doorkey-{size}x{size}-images": "sdil.tasks.pictures" for size in (5, 6, 8)},
     "pick-place": "sdil.tasks.sawyer_people",
+    "pick-place-images": "sdil.tasks.sawyer_people",
     "drawer-open": "sdil.tasks.sawyer_people",
 }
 """Where a task is made, if not in the module of its name."""
@@ -56,11 +61,15 @@ def register() -> None:
     gym.register("sdil/pointmaze-v0", "sdil.tasks.pointmaze:PointMaze")
     for arm in ("pick-place", "drawer-open"):
         gym.register(f"sdil/{arm}-v0", "sdil.tasks.sawyer:Sawyer", kwargs={"task": arm})
+    arm_seen = {"task": "pick-place", "images": True}
+    gym.register("sdil/pick-place-images-v0", "sdil.tasks.sawyer:Sawyer", kwargs=arm_seen)
     gym.register("sdil/pusht-v0", "sdil.tasks.pusht:PushT")  # no task: its data is the user's
+    gym.register("sdil/pusht-images-v0", "sdil.tasks.pusht:PushT", kwargs={"images": True})
+    gym.register("sdil/fourrooms-images-v0", "sdil.tasks.pictures:FourRoomsImages")
     for size in (5, 6, 8):
-        gym.register(
-            f"sdil/doorkey-{size}x{size}-v0", "sdil.tasks.doorkey:DoorKey", kwargs={"size": size}
-        )
+        name, size_of = f"sdil/doorkey-{size}x{size}", {"size": size}
+        gym.register(f"{name}-v0", "sdil.tasks.doorkey:DoorKey", kwargs=size_of)
+        gym.register(f"{name}-images-v0", "sdil.tasks.pictures:DoorKeyImages", kwargs=size_of)
 
 
 if "sdil/fourrooms-v0" not in gym.registry:

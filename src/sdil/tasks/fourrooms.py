@@ -32,7 +32,7 @@ class FourRooms(VectorGrid):
     """MiniGrid's FourRooms with gaps and goal that never move."""
 
     def __init__(self, **options: Any) -> None:
-        self._layout = _layout()
+        self.layout = _layout()  # nothing in it ever changes
         super().__init__(
             mission_space=MissionSpace(mission_func=lambda: "reach the goal"),
             width=SIZE,
@@ -46,7 +46,7 @@ class FourRooms(VectorGrid):
         return (float(GOAL[0]), float(GOAL[1]))
 
     def _gen_grid(self, width: int, height: int) -> None:
-        self.grid = self._layout  # nothing in it ever changes
+        self.grid = self.layout
         self.mission = "reach the goal"
         starts = start_states()
         self.set_state(starts[int(self.np_random.integers(len(starts)))])
@@ -55,7 +55,7 @@ class FourRooms(VectorGrid):
         return (int(self.agent_pos[0]), int(self.agent_pos[1]), int(self.agent_dir))
 
     def set_state(self, state: GridState) -> None:
-        self.grid = self._layout
+        self.grid = self.layout
         self.carrying = None
         self.agent_pos, self.agent_dir = (state[0], state[1]), state[2]
 

@@ -3,7 +3,8 @@
 `read` makes demonstrations of a Zarr store that the user has (Diffusion Policy's
 `pusht_cchi_v7_replay`): clean are the quickest episodes, noisy the others. Seen are 6 numbers:
 hand (x, y), block (x, y), cosine and sine of the block's angle; the action is where the hand is
-sent (x, y); all in pixels of 512. Nobody labelled the steps; what the block covers of the target
+sent (x, y); all in pixels of 512. Or seen is a picture, `images=True`: 96 x 96, drawn from the
+recorded states. Nobody labelled the steps; what the block covers of the target
 follows from the states, and whether it rises or falls is for measuring only.
 
 The environment is `gym-pusht`'s physics, where that is installed. It pulls in pygame, which
@@ -13,7 +14,9 @@ overwrites pygame-ce, so: `pip install --no-deps gym-pusht pymunk==6.11.1` and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,6 @@ from sdil.errors import InputError
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
 
-ENVIRONMENT = "sdil/pusht-v0"
 CLEAN = 40
 SIZE = 512.0
 BOXES = ((-60.0, 0.0, 60.0, 30.0), (-15.0, 30.0, 15.0, 120.0))  # the T: low x, y, high x, y
@@ -33,6 +35,11 @@ AREA = 6300.0
 TARGET = (256.0, 256.0, np.pi / 4)
 COVERED = 0.77  # people ended between this and 0.90
 MAX_STEPS = 300
+PICTURE = 96  # pixels a side
+_PAPER, _TARGET, _BLOCK, _HAND = (245, 245, 245), (140, 200, 150), (120, 130, 150), (40, 90, 200)
+_HAND_RADIUS = 15.0
+_BLOCK_REACH = 124.0  # from where it is held to the end of its stem
+_AT_ONCE = 512  # pictures drawn at a time
 _FIELDS = ("data/state", "data/action", "meta/episode_ends")
 
 
@@ -46,8 +53,13 @@ class People:
     noisy_coverage: list[Array]
 
 
-def read(path: str | Path, *, clean: int = CLEAN, noisy: int | None = None) -> People:
-    """Demonstrations of a store: the `clean` quickest episodes, and `noisy` others or all."""
+def read(
+    path: str | Path, *, clean: int = CLEAN, noisy: int | None = None, images: bool = False
+) -> People:
+    """Demonstrations of a store: the `clean` quickest episodes, and `noisy` others or all.
+
+    With `images`, an observation is a picture of the state instead of 6 numbers of it.
+    """
     state, action, ends = _load(Path(path))
     starts = np.concatenate([[0], ends[:-1]])
     lengths = ends - starts
@@ -59,17 +71,18 @@ def read(path: str | Path, *, clean: int = CLEAN, noisy: int | None = None) -> P
     quick, others = order[:clean], np.sort(order[clean:])
     others = others if noisy is None else others[:noisy]
     covered = coverage(state)
+    look = draw_states if images else see
 
     def cut(i: int) -> Trajectory:
         steps = slice(int(starts[i]), int(ends[i]))
         return Trajectory(
-            see(state[steps]),
+            look(state[steps]),
             np.clip(action[steps], 0.0, SIZE).astype(np.float32),
             id=f"people-{i}",
         )
 
     demos = Demonstrations(
-        clean=[cut(i) for i in quick], noisy=[cut(i) for i in others], spaces=spaces()
+        clean=[cut(i) for i in quick], noisy=[cut(i) for i in others], spaces=spaces(images=images)
     )
     parts = {i: covered[starts[i] : ends[i]] for i in range(len(ends))}
     return People(demos, [parts[i] for i in quick], [parts[i] for i in others])
@@ -107,10 +120,12 @@ def see(state: Array) -> Array:
     return np.concatenate([state[:, :4], np.cos(angle), np.sin(angle)], 1).astype(np.float32)
 
 
-def spaces() -> Spaces:
+def spaces(*, images: bool = False) -> Spaces:
     """Those of the task."""
+    numbers = gym.spaces.Box(-np.inf, np.inf, (6,), np.float32)
+    pictures = gym.spaces.Box(0, 255, (PICTURE, PICTURE, 3), np.uint8)
     return Spaces(
-        gym.spaces.Box(-np.inf, np.inf, (6,), np.float32),
+        pictures if images else numbers,
         gym.spaces.Box(0.0, SIZE, (2,), np.float32),
     )
 
@@ -169,12 +184,80 @@ def _turn(angle: Array) -> Array:
     return np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2)
 
 
+def draw_states(state: Array) -> Array:
+    """States (n, 5) from above: target, block and hand. (n, 96, 96, 3) uint8
+
+    Edges are smooth: a pixel's share of a shape follows from how far the edge is from its middle.
+    """
+    pictures = np.empty((len(state), PICTURE, PICTURE, 3), np.uint8)
+    for begin in range(0, len(state), _AT_ONCE):
+        some = state[begin : begin + _AT_ONCE].astype(np.float32)
+        drawn = np.repeat(_empty_table()[None], len(some), 0)
+        _paint(drawn, _outside_block, some[:, 2:5], _BLOCK_REACH, _BLOCK)
+        _paint(drawn, _outside_hand, some[:, :2], _HAND_RADIUS, _HAND)
+        pictures[begin : begin + _AT_ONCE] = drawn
+    return pictures
+
+
+@cache
+def _empty_table() -> Array:
+    """The target on paper. (96, 96, 3)"""
+    drawn = np.full((1, PICTURE, PICTURE, 3), _PAPER, np.uint8)
+    target = np.array([TARGET], np.float32)
+    _paint(drawn, _outside_block, target, _BLOCK_REACH, _TARGET)
+    return drawn[0]
+
+
+def _paint(
+    drawn: Array,
+    outside: Callable[[Array, Array], Array],
+    pose: Array,
+    reach: float,
+    colour: tuple[int, ...],
+) -> None:
+    """Paint a shape at poses (n, 2 or 3) into n pictures, in a window around it of its own size.
+
+    `outside` says how far places (n, m, 2) lie outside of the shape, negative inside. (n, m)
+    """
+    pixel = SIZE / PICTURE
+    side = min(2 * int(np.ceil(reach / pixel)) + 3, PICTURE)
+    first = np.clip(
+        np.rint(pose[:, :2] / pixel).astype(int) - side // 2, 0, PICTURE - side
+    )  # (n, 2)
+    columns, rows = (first[:, axis, None] + np.arange(side) for axis in (0, 1))  # (n, side)
+    shape = (len(drawn), side, side)
+    x, y = (np.broadcast_to(a, shape) for a in (columns[:, None, :], rows[:, :, None]))
+    places = (np.stack([x, y], -1, dtype=np.float32) + np.float32(0.5)) * np.float32(pixel)
+    away = outside(places.reshape(len(drawn), -1, 2), pose).reshape(shape)
+    share = np.clip(0.5 - away / pixel, 0.0, 1.0)[..., None]
+    window = np.arange(len(drawn))[:, None, None], rows[:, :, None], columns[:, None, :]
+    under = drawn[window]
+    drawn[window] = np.rint(under + share * (np.array(colour, np.float32) - under))
+
+
+def _outside_hand(places: Array, hand: Array) -> Array:
+    """How far places (n, m, 2) lie outside of the hand at (n, 2). (n, m)"""
+    away: Array = np.hypot(*np.moveaxis(places - hand[:, None], -1, 0)) - _HAND_RADIUS
+    return away
+
+
+def _outside_block(places: Array, pose: Array) -> Array:
+    """How far places (n, m, 2) lie outside of the T at poses (n, 3). (n, m)"""
+    x, y = np.moveaxis(_local(places, pose), -1, 0)
+    bars = [
+        np.maximum(abs(x - (x0 + x1) / 2) - (x1 - x0) / 2, abs(y - (y0 + y1) / 2) - (y1 - y0) / 2)
+        for x0, y0, x1, y1 in BOXES
+    ]
+    away: Array = np.minimum(*bars)
+    return away
+
+
 class PushT(gym.Env[Array, Array]):
     """gym-pusht's physics; what an episode earns is the most of the target it ever covered."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # Gymnasium's form
 
-    def __init__(self, render_mode: str | None = None) -> None:
+    def __init__(self, render_mode: str | None = None, *, images: bool = False) -> None:
         try:
             from gym_pusht.envs.pusht import PushTEnv
         except ImportError as error:
@@ -184,7 +267,9 @@ class PushT(gym.Env[Array, Array]):
             ) from None
         self.render_mode = render_mode
         self.world: Any = PushTEnv(obs_type="state")
-        self.observation_space, self.action_space = spaces().observation, spaces().action
+        ours = spaces(images=images)
+        self.observation_space, self.action_space = ours.observation, ours.action
+        self.look = draw_states if images else see
         self.best, self.steps = 0.0, 0
 
     def reset(
@@ -196,7 +281,7 @@ class PushT(gym.Env[Array, Array]):
         if options is not None and "state" in options:
             self.set_state(np.asarray(options["state"], np.float64))
         self.best, self.steps = float(coverage(self.state()[None])[0]), 0
-        return see(self.state()[None])[0], {}
+        return self.look(self.state()[None])[0], {}
 
     def set_state(self, state: Array) -> None:
         """The angle first: turning the block moves it, for it turns about its middle."""
@@ -218,7 +303,7 @@ class PushT(gym.Env[Array, Array]):
         self.best = max(self.best, covered)
         over = self.steps >= MAX_STEPS
         info = {"is_success": self.best >= COVERED} if over else {}
-        return see(self.state()[None])[0], gain, False, over, info
+        return self.look(self.state()[None])[0], gain, False, over, info
 
     def render(self) -> Array:
         return self.draw(see(self.state()[None])[0])

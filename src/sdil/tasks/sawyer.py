@@ -6,12 +6,18 @@ is what Meta-World's scripted policies look at. An episode ends when the object 
 be (Meta-World's `success`) and then earns `1 - 0.9 * steps / 200`; its shaped reward is not used.
 The simulator is Meta-World's own (`sdil[control]`). Where things lie follows from the seed. How it
 is demonstrated is in `sawyer_people.py`.
+
+With `images`, seen is one camera instead, 64 x 64: MuJoCo renders, without shadows and reflections,
+which take most of the time. That needs OpenGL without a display, by `MUJOCO_GL=egl` (the default
+here) or `MUJOCO_GL=osmesa`; where a driver draws another pixel, so does an observation.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -26,6 +32,9 @@ TIME_COST = 0.9
 NEAR = {"pick-place": 0.07, "drawer-open": 0.03}  # how near the goal counts as there: Meta-World's
 _VIEW = ((-0.5, 0.5), (0.35, 1.05), (0.0, 0.5))  # what is drawn along x, y and z
 _PIXELS = 160  # for a metre
+PICTURE = 64  # pixels a side
+_CAMERA = {"azimuth": 225.0, "elevation": -35.0, "distance": 0.85}  # over the free front corner
+_LOOKS_AT = (0.0, 0.7, 0.12)  # the middle of where the puck and its goal may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +95,42 @@ class Simulator:
         self.env.do_simulation([push[3], -push[3]], n_frames=self.env.frame_skip)
         return self._now(moment.seen[7:])
 
+    def picture(self, moment: Moment) -> Array:
+        """What the camera sees of a moment. (64, 64, 3) uint8"""
+        model, data = self.env.model, self.env.data
+        model.site("goal").pos = moment.seen[7:]
+        self.mujoco.mj_setState(model, data, moment.physics, self.kind)
+        self.mujoco.mj_forward(model, data)
+        renderer, camera = self._camera
+        renderer.update_scene(data, camera=camera)
+        seen: Array = renderer.render()
+        return seen
+
+    @cached_property
+    def _camera(self) -> tuple[Any, Any]:
+        self.env.model.vis.quality.offsamples = 0
+        by = os.environ.get("MUJOCO_GL") or "egl"
+        try:
+            if by == "egl":  # MuJoCo reads MUJOCO_GL when it is imported, and would open a window
+                from mujoco import egl, gl_context
+
+                gl_context.GLContext = egl.GLContext
+            renderer = self.mujoco.Renderer(self.env.model, PICTURE, PICTURE)
+        except Exception as error:  # OpenGL's, MuJoCo's, or an AttributeError: a missing library
+            raise InputError(
+                f"MuJoCo cannot draw pictures here by MUJOCO_GL={by}: install EGL (Debian: "
+                "libegl1), or OSMesa (libosmesa6) and set MUJOCO_GL=osmesa "
+                f"({type(error).__name__}: {error})"
+            ) from None
+        atexit.register(renderer.close)  # before OpenGL itself is gone
+        for flag in ("mjRND_SHADOW", "mjRND_REFLECTION"):
+            renderer.scene.flags[getattr(self.mujoco.mjtRndFlag, flag)] = 0
+        camera = self.mujoco.MjvCamera()
+        camera.lookat[:] = _LOOKS_AT
+        for name, value in _CAMERA.items():
+            setattr(camera, name, value)
+        return renderer, camera
+
     def _now(self, goal: Array) -> Moment:
         physics = np.empty(self.size)
         self.mujoco.mj_getState(self.env.model, self.env.data, physics, self.kind)
@@ -94,10 +139,12 @@ class Simulator:
         return Moment(physics, place, np.concatenate([hand_and_object, goal]))
 
 
-def spaces() -> Spaces:
+def spaces(*, images: bool = False) -> Spaces:
     """Those of both tasks."""
+    numbers = gym.spaces.Box(-np.inf, np.inf, (10,), np.float32)
+    pictures = gym.spaces.Box(0, 255, (PICTURE, PICTURE, 3), np.uint8)
     return Spaces(
-        gym.spaces.Box(-np.inf, np.inf, (10,), np.float32),
+        pictures if images else numbers,
         gym.spaces.Box(-1.0, 1.0, (4,), np.float32),
     )
 
@@ -112,10 +159,13 @@ class Sawyer(gym.Env[Array, Array]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012  # Gymnasium's form
 
-    def __init__(self, task: TaskName, render_mode: str | None = None) -> None:
-        self.task, self.render_mode = task, render_mode
+    def __init__(
+        self, task: TaskName, render_mode: str | None = None, *, images: bool = False
+    ) -> None:
+        self.task, self.render_mode, self.images = task, render_mode, images
         self.simulator = simulator(task)
-        self.observation_space, self.action_space = spaces().observation, spaces().action
+        ours = spaces(images=images)
+        self.observation_space, self.action_space = ours.observation, ours.action
         self.moment: Moment | None = None
         self.steps = 0
 
@@ -125,7 +175,7 @@ class Sawyer(gym.Env[Array, Array]):
         super().reset(seed=seed)
         self.moment = self.simulator.begin(int(self.np_random.integers(2**31)))
         self.steps = 0
-        return self.moment.seen.astype(np.float32), {}
+        return self._look(self.moment), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         if self.moment is None:
@@ -136,7 +186,10 @@ class Sawyer(gym.Env[Array, Array]):
         over = not arrived and self.steps >= MAX_STEPS
         info = {"is_success": arrived} if arrived or over else {}
         reward = reward_at(self.steps) if arrived else 0.0
-        return self.moment.seen.astype(np.float32), reward, arrived, over, info
+        return self._look(self.moment), reward, arrived, over, info
+
+    def _look(self, moment: Moment) -> Array:
+        return self.simulator.picture(moment) if self.images else moment.seen.astype(np.float32)
 
     def render(self) -> Array:
         if self.moment is None:

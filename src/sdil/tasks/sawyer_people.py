@@ -71,8 +71,14 @@ def follow_script(task: TaskName, seen: Array) -> Array:
 class SawyerTask:
     """Clean: the scripted policy. Noisy: the same with defects in between."""
 
-    name: TaskName
+    arm: TaskName
     noises: tuple[NoiseKind, ...] = ("segments",)
+    images: bool = False
+    """Whether the camera is seen instead of numbers; the episodes are the same."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}-images" if self.images else self.arm
 
     @property
     def environment(self) -> str:
@@ -110,7 +116,8 @@ class SawyerTask:
             draw = np.random.default_rng([seed, which])
             while len(made[kind]) < count:
                 rng = np.random.default_rng(draw.integers(2**63))
-                episode = _perform(self.name, kind, rng, f"{kind}-{len(made[kind])}")
+                call = f"{kind}-{len(made[kind])}"
+                episode = _perform(self.arm, kind, rng, call, images=self.images)
                 if kind == "noisy" or episode.trajectory.terminated:
                     made[kind].append(episode)
                 if on_progress is not None:
@@ -118,7 +125,7 @@ class SawyerTask:
         demos = Demonstrations(
             clean=[e.trajectory for e in made["clean"]],
             noisy=[e.trajectory for e in made["noisy"]],
-            spaces=spaces(),
+            spaces=spaces(images=self.images),
         )
         return demos, Truth(
             clean_good=[e.segments == _GOOD for e in made["clean"]],
@@ -134,14 +141,16 @@ class _Episode:
     segments: Array
 
 
-def _perform(task: TaskName, kind: str, rng: np.random.Generator, name: str) -> _Episode:
+def _perform(
+    task: TaskName, kind: str, rng: np.random.Generator, name: str, *, images: bool
+) -> _Episode:
     """One episode: the script, taken over by defects where there are some."""
     world = simulator(task)
     moment = world.begin(int(rng.integers(2**31)))
     pace, unsteady = rng.uniform(*PACE), rng.normal(size=4)
     segment = _defects(rng) if kind == "noisy" else np.zeros(MAX_STEPS, np.int8)
     beside = np.zeros(3)
-    seen = [moment.seen]
+    moments = [moment]
     actions: list[Array] = []
     while len(actions) < MAX_STEPS and not moment.arrived(task):
         t = len(actions)
@@ -154,13 +163,15 @@ def _perform(task: TaskName, kind: str, rng: np.random.Generator, name: str) -> 
         wish[:3] *= pace
         actions.append(np.clip(wish + _HAND * unsteady, -1.0, 1.0).astype(np.float32))
         moment = world.step(moment, actions[-1])
-        seen.append(moment.seen)
+        moments.append(moment)
     rewards = np.zeros(len(actions))
     arrived = moment.arrived(task)
     rewards[-1] = reward_at(len(actions)) if arrived else 0.0
-    trajectory = Trajectory(
-        np.array(seen, np.float32), np.array(actions), rewards=rewards, terminated=arrived, id=name
-    )
+    if images and (arrived or kind == "noisy"):  # another one is not kept: it need not be drawn
+        seen = np.stack([world.picture(each) for each in moments])
+    else:
+        seen = np.array([each.seen for each in moments], np.float32)
+    trajectory = Trajectory(seen, np.array(actions), rewards=rewards, terminated=arrived, id=name)
     return _Episode(trajectory, segment[: len(actions)])
 
 
@@ -193,4 +204,5 @@ def _act(task: TaskName, segment: int, seen: Array, beside: Array) -> Array:
 TASKS: dict[str, SawyerTask] = {
     "pick-place": SawyerTask("pick-place"),
     "drawer-open": SawyerTask("drawer-open"),
+    "pick-place-images": SawyerTask("pick-place", images=True),
 }

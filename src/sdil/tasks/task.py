@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, Protocol
 
@@ -91,6 +91,10 @@ class Task:
     other_aims: dict[str, Callable[[Table], Array]]
     """Places other than the goal that a demonstrator may head to: target states. (S,)"""
     noises: tuple[NoiseKind, ...] = ("paper", "segments", "worst")
+    shown: Callable[[Table], Table] = field(default=lambda table: table)
+    """How demonstrations show a table, where they do not show what an expert sees in it."""
+    agents: str | None = None
+    """The task whose trained agents demonstrate, where it is not this one."""
 
     def collect(
         self,
@@ -121,7 +125,7 @@ class Task:
                 made[name].append(episode)
                 if on_progress is not None:
                     on_progress(len(made["clean"]) + len(made["noisy"]), clean + noisy)
-        first = made["clean"][0].table
+        first = made["clean"][0].shown
         demos = Demonstrations(
             clean=[e.trajectory for e in made["clean"]],
             noisy=[e.trajectory for e in made["noisy"]],
@@ -160,7 +164,7 @@ class Task:
             arrived = bool(target[walk.states[-1]]) if aim != "goal" else reward > 0
             fits = interrupted or recipe.reward_above < reward <= recipe.reward_up_to
             if walk.actions and arrived and fits:  # a start at the aim itself is no demonstration
-                return walk.episode(name)
+                return walk.episode(name, self.shown(table))
         raise InputError(
             f"{self.name}: {_TRIES_PER_EPISODE} episodes in a row did not fit {recipe}; "
             "change the share of random steps"
@@ -177,19 +181,19 @@ class Task:
             away = np.where(table.end[at], -1.0, table.distance_to_goal[table.next_state[at]])
             farthest = max(away[action] for action in self.actions)
             walk.step(int(rng.choice([a for a in self.actions if away[a] == farthest])), _GOOD)
-        return walk.episode(name)
+        return walk.episode(name, self.shown(table))
 
 
 @cache
 def _expert(task: Task, table: Table, kind: ExpertKind, aim: str) -> Expert:
     if kind == "ppo":
-        return agent(table, f"{task.name}-{aim}")
+        return agent(table, f"{task.agents or task.name}-{aim}")
     return planner(table.good if aim == "goal" else table.closer_to(task.other_aims[aim](table)))
 
 
 @dataclass(frozen=True)
 class _Episode:
-    table: Table
+    shown: Table
     trajectory: Trajectory
     good: Array
     segments: Array
@@ -267,17 +271,17 @@ class _Walk:
             edge = np.unique(after[~reachable[after]])
         return int(self.rng.choice(np.flatnonzero(reachable)))
 
-    def episode(self, name: str) -> _Episode:
+    def episode(self, name: str, shown: Table) -> _Episode:
         states, actions = np.array(self.states), np.array(self.actions, np.int64)
         trajectory = Trajectory(
-            observations=self.table.observe(states),
+            observations=shown.observe(states),
             actions=actions,
             rewards=np.array(self.rewards),
             terminated=self.ended,
             id=name,
         )
         return _Episode(
-            self.table,
+            shown,
             trajectory,
             self.table.good[states[:-1], actions],
             np.array(self.segments, np.int8),
