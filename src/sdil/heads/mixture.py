@@ -44,7 +44,7 @@ class Mixture(Real):
         at = units[..., None, :]
         apart = self.apart_in_units(at, self._within(raw)) / log_spread.exp()
         each = -0.5 * apart.square() - log_spread - HALF_LOG_TURN
-        if bool(self.is_choice.any()):
+        if self.chooses:
             sure = raw / (self.widened * temperature)
             is_high = at > (self.low + self.high) / 2
             each = torch.where(

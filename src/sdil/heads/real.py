@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -63,6 +64,15 @@ class Real(ActionHead):
             torch.from_numpy(np.asarray(space.high, np.float64).ravel()),
         )
         self._number = torch.from_numpy(np.zeros(0, space.dtype)).dtype
+        self._notice()
+
+    def _notice(self) -> None:
+        """Remember what there is of each kind: a GPU that is asked each time waits."""
+        self.leans, self.chooses = bool(self.follows.any()), bool(self.is_choice.any())
+
+    def _load_from_state_dict(self, *args: Any, **named: Any) -> None:
+        super()._load_from_state_dict(*args, **named)
+        self._notice()
 
     def fit(self, actions: Tensor) -> None:
         rows = actions.flatten(1).double()
@@ -78,16 +88,14 @@ class Real(ActionHead):
         self.spread.copy_(spread)
         self.low.copy_((low - mean) / spread)
         self.high.copy_((high - mean) / spread)
+        self._notice()
 
     def follow(self, left: Tensor) -> None:
         """Let entries whose spread would be `left` follow a line that a network gives (`lean`); 0
         where one does not. (D,)"""
         self.follows.copy_(left > 0)
         self.fine.copy_(torch.where(left > 0, left / self.spread, 1.0))
-
-    @property
-    def leans(self) -> bool:
-        return bool(self.follows.any())
+        self._notice()
 
     @abstractmethod
     def lean(self, outputs: Tensor, line: Tensor) -> Tensor:
