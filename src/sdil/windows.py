@@ -130,13 +130,17 @@ class Windows:
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""
         rows = self.rows.index_select(0, index)
-        if self.fetch.lies_in_file:
-            self.fetch(rows.cpu().numpy(), self.look_back)
+        self._fetch(rows, self.look_back)
         if self.look_back == 0:  # then steps and times are not looked at
             return cut(self.observations, self.actions, rows, rows, rows, 0)
         steps = self.steps.index_select(0, index)
         times = self.times.index_select(0, index)
         return cut(self.observations, self.actions, rows, steps, times, self.look_back)
+
+    def _fetch(self, rows: Tensor, before: int = 0) -> None:
+        """Ask for rows that lie in a file; those on a device do not."""
+        if self.fetch.lies_in_file and self.observations.device.type == "cpu":
+            self.fetch(rows.cpu().numpy(), before)
 
     def actions_at(self, index: Tensor) -> Tensor:
         """The actions taken at these steps. (B, *action)"""
@@ -155,8 +159,7 @@ class Windows:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
         exists = self.has_next.index_select(0, index)
         rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
-        if self.fetch.lies_in_file:
-            self.fetch(rows.cpu().numpy())
+        self._fetch(rows)
         states = self.observations.index_select(0, rows)
         return states.mul_(_spread(exists, states)), exists
 
