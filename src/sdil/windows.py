@@ -151,6 +151,7 @@ class Windows:
         return cut(self.observations, self.actions, rows, steps, times, self.look_back)
 
     def _ask_for(self, rows: Tensor, before: int = 0) -> None:
+        """Ask for rows that lie in a file; those on a device do not."""
         if self.fetch.lies_in_file and self.observations.device.type == "cpu":
             self.fetch(rows.cpu().numpy(), before)
 
