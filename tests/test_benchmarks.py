@@ -47,7 +47,7 @@ SMALLEST = {
     ),
     "scale": ("--sizes 1000 2000 --kinds discrete --stages load score page", 2),
     "many_workers": ("--steps 1000 --workers 1 2 --parts 2", 2),
-    "pictures": ("--tasks doorkey-5x5 pusht --pictures 50", 2),
+    "pictures": ("--tasks doorkey-5x5 pusht --pictures 50 --filmed 3 --steps 9", 3),
     "page_speed": ("--steps 1000 --repeats 1", 8),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
