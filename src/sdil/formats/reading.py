@@ -198,18 +198,19 @@ class Reading:
             else {},
         )
 
+    @cached_property
+    def _wanted(self) -> list[str]:
+        return list(dict.fromkeys(self.observation.features + self.action.features))
+
     def read_one(self, position: int) -> Trajectory:
         """One episode as it was chosen."""
         episode = self.source.episodes[position]
         where = f"{self.source.location}: episode {episode.id!r}"
-        wanted = list(dict.fromkeys(self.observation.features + self.action.features))
-        recorded = self.source.read(position, wanted)
+        recorded = self.source.read(position, self._wanted)
         steps, rows = _check_lengths(recorded, self.observation, self.action, where)
         frames = np.arange(steps) if recorded.frames is None else np.asarray(recorded.frames)
-        seen = np.empty((rows, self.observation.width), self.observation.dtype)
-        done = np.empty((steps, self.action.width), self.action.dtype)
-        self.observation.fill(recorded.values, seen, where)
-        self.action.fill(recorded.values, done, where)
+        seen = self.observation.lay(recorded.values, rows, where)
+        done = self.action.lay(recorded.values, steps, where)
         _check_finite(seen, self.observation, frames, where)
         _check_finite(done, self.action, frames, where)
         rewards = _rewards(recorded, steps, frames, where)
@@ -218,9 +219,10 @@ class Reading:
             seen = seen[[*at, steps]] if rows > steps else seen[at]
             done, frames = done[at], frames[at]
             rewards = None if rewards is None else np.add.reduceat(rewards, at)
-        numbered = Numbered.of(frames)
-        if numbered != Numbered():
-            self.frames[episode.id] = numbered
+        if recorded.frames is not None or self.every > 1:
+            numbered = Numbered.of(frames)
+            if numbered != Numbered():
+                self.frames[episode.id] = numbered
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
         return Trajectory(
@@ -277,18 +279,16 @@ def _check_lengths(
 ) -> tuple[int, int]:
     """How many actions and observations an episode has; every feature agrees."""
     lengths: dict[str, int] = {}
-    for part in (*observation.parts, *action.parts):
-        feature = part.feature
-        values = recorded.values.get(feature.name)
+    for name, shape in (*observation.shapes.items(), *action.shapes.items()):
+        values = recorded.values.get(name)
         if values is None:
-            raise InputError(f"{where}: {feature.name} is missing")
-        length, *shape = values.shape
-        if tuple(shape) != feature.shape:
+            raise InputError(f"{where}: {name} is missing")
+        if values.shape[1:] != shape:
             raise InputError(
-                f"{where}: {feature.name} has shape {tuple(shape)} per step, but "
-                f"{feature.shape} elsewhere in the data set"
+                f"{where}: {name} has shape {values.shape[1:]} per step, but {shape} elsewhere in "
+                "the data set"
             )
-        lengths[feature.name] = length
+        lengths[name] = len(values)
     steps = {n: lengths[n] for n in action.features}
     rows = {n: lengths[n] for n in observation.features if n not in steps}
     count = min(steps.values())
