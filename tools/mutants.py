@@ -3,12 +3,15 @@
     python tools/mutants.py                    # 150 mutants, two at a time
     python tools/mutants.py --count 40 --only windows segmentation
     python tools/mutants.py --count 0          # only those that lived once, and must not again
+    python tools/mutants.py --seed 3 --fresh   # others than the seeds below 3 draw
 
 A mutant is one change of one place in one module: a comparison, a sign, a constant, `and` for `or`,
 a condition that is always true or always false, a returned value that is lost. They are drawn with
 a fixed seed, evenly over the modules; those that once lived (`ONCE_ALIVE`) come first and are
-counted apart. A mutant is killed where a test of its module fails or does not end; those that live
-are listed. Each runs in a copy of the source: the working tree is never touched.
+counted apart, those that change no answer (`EQUIVALENT`, found by hand) are not drawn. Tests are
+written for mutants that lived, so that only a fresh draw says how many others would. A mutant is
+killed where a test of its module fails or does not end; those that live are listed. Each runs in a
+copy of the source: the working tree is never touched.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,7 +41,7 @@ CORE = {
     "trajectories": ("tests/test_demonstrations.py", "tests/test_windows.py"),
     "spaces": ("tests/test_spaces.py", "tests/test_demonstrations.py"),
     "files": ("tests/test_files.py",),
-    "scores": ("tests/test_scores.py", "tests/test_segmentation.py"),
+    "scores": ("tests/test_step_scores.py", "tests/test_segmentation.py"),
     "judges/hearing": ("tests/judges/test_hearing.py",),
     "judges/joining": ("tests/judges/test_joining.py",),
     "evaluation/statistics": ("tests/evaluation/test_metrics.py",),
@@ -61,6 +65,8 @@ ONCE_ALIVE = (
     ("report/page", 'for sign in "<>&', 'for sign in ">&'),
 )
 """A module, a text in it, and what it became when no test noticed."""
+EQUIVALENT: tuple[tuple[str, str, str, str], ...] = ()
+"""A module, a line in it as `ast.unparse` has it, what it became, and why nobody could tell."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -99,6 +105,9 @@ class Mutant:
     line: int
     what: str
     source: str
+    was: str = ""
+    """The changed line before, as `ast.unparse` writes it."""
+    became: str = ""
 
 
 def main(
@@ -107,6 +116,7 @@ def main(
     workers: int = 2,
     seconds: float = 300.0,
     only: tuple[str, ...] = (),
+    fresh: bool = False,
     json: Path | None = None,
 ) -> None:
     """Draw mutants, run the tests of each, and say how many were noticed.
@@ -117,26 +127,28 @@ def main(
         workers: At a time.
         seconds: Of the processor, after which tests that do not end count as failing.
         only: Modules; all where none is named.
+        fresh: Leave out those that smaller seeds draw in this way: tests may have been
+            written for them.
         json: Save what was found to this file.
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     chosen = {name: tests for name, tests in CORE.items() if not only or name in only}
-    mutants = draw(tuple(chosen), count, seed)
+    mutants = draw(tuple(chosen), count, seed, fresh)
     untouched = [Mutant(name, 0, "nothing is changed", source_of(name)) for name in chosen]
-    old = [m for m in once_alive() if m.module in chosen]
-    killed = run_all([*untouched, *old, *mutants], workers, seconds)
-    if any(killed[: len(untouched)]):
-        failing = [name for name, dead in zip(chosen, killed, strict=False) if dead]
+    failing = [m.module for m, dead in run_all(untouched, workers, seconds) if dead]
+    if failing:
         sys.exit(f"the tests of {', '.join(failing)} fail as it is: nothing can be said")
-    dead_again = killed[len(untouched) : len(untouched) + len(old)]
+    old = [m for m in once_alive() if m.module in chosen]
+    killed = [dead for _, dead in run_all([*old, *mutants], workers, seconds)]
+    dead_again, killed = killed[: len(old)], killed[len(old) :]
     print(f"of {len(old)} that lived once {sum(dead_again)} are killed")
-    killed = killed[len(untouched) + len(old) :]
     for name in chosen:
         mine = [dead for m, dead in zip(mutants, killed, strict=True) if m.module == name]
         print(f"{name:<24} {sum(mine)} of {len(mine)} killed")
     for mutant, dead in zip([*old, *mutants], [*dead_again, *killed], strict=True):
         if not dead:
             print(f"alive: {mutant.module}.py:{mutant.line}: {mutant.what}")
+            print(f"       {mutant.was}\n       {mutant.became}")
     print(f"killed {sum(killed)} of {len(killed)}: {sum(killed) / max(len(killed), 1):.0%}")
     if json is not None:
         rows = [
@@ -146,13 +158,17 @@ def main(
         json.write_text(json_text.dumps(rows, indent=2) + "\n")
 
 
-def draw(modules: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
-    """As many of each module, as far as it has so many; without two that are the same text."""
+@cache
+def draw(modules: tuple[str, ...], count: int, seed: int, fresh: bool = False) -> list[Mutant]:
+    """As many of each module, as far as it has so many; without two that are the same text, and if
+    asked for without those that are drawn by smaller seeds."""
+    before = {m.source for s in range(seed * fresh) for m in draw(modules, count, s, fresh)}
     rng = random.Random(seed)
     found: list[Mutant] = []
     for i, module in enumerate(modules):
         share = count // len(modules) + (i < count % len(modules))
-        found += islice(mutants_of(module, source_of(module), rng), share)
+        every = mutants_of(module, source_of(module), rng)
+        found += islice((m for m in every if m.source not in before), share)
     return found
 
 
@@ -186,7 +202,8 @@ def mutants_of(module: str, source: str, rng: random.Random) -> Iterator[Mutant]
         for way in range(3)
     ]
     rng.shuffle(places)
-    seen = {ast.unparse(tree)}
+    whole = ast.unparse(tree)
+    seen = {whole}
     for i, way in places:
         changed = ast.parse(source)
         node = next(islice(ast.walk(changed), i, None))
@@ -195,7 +212,16 @@ def mutants_of(module: str, source: str, rng: random.Random) -> Iterator[Mutant]
         text = ast.unparse(changed) if what is not None else ""
         if what is not None and text not in seen:
             seen.add(text)
-            yield Mutant(module, line, what, text)
+            was, became = _changed_line(whole, text)
+            if (module, was, became) not in {e[:3] for e in EQUIVALENT}:
+                yield Mutant(module, line, what, text, was, became)
+
+
+def _changed_line(whole: str, text: str) -> tuple[str, str]:
+    """The first line in which two texts differ."""
+    pairs = zip(whole.splitlines(), text.splitlines(), strict=False)
+    was, became = next((a, b) for a, b in pairs if a != b)
+    return was.strip(), became.strip()
 
 
 def _skipped(tree: ast.AST) -> set[int]:
@@ -264,18 +290,18 @@ def _drop_sign(node: ast.UnaryOp) -> str | None:
     return None
 
 
-def run_all(mutants: list[Mutant], workers: int, seconds: float) -> list[bool]:
-    """Whether the tests of each fail or do not end, so many at a time."""
-    killed: list[bool] = []
+def run_all(mutants: list[Mutant], workers: int, seconds: float) -> list[tuple[Mutant, bool]]:
+    """Each, and whether its tests fail or do not end; so many at a time."""
+    done: list[tuple[Mutant, bool]] = []
     with ThreadPoolExecutor(workers) as pool:
         for mutant, dead in zip(
             mutants, pool.map(lambda m: is_killed(m, seconds), mutants), strict=True
         ):
-            killed.append(dead)
+            done.append((mutant, dead))
             where = f"{mutant.module}.py:{mutant.line}: {mutant.what}"
             word = "killed" if dead else "ALIVE"
-            print(f"{len(killed)}/{len(mutants)} {word}: {where}", file=sys.stderr, flush=True)
-    return killed
+            print(f"{len(done)}/{len(mutants)} {word}: {where}", file=sys.stderr, flush=True)
+    return done
 
 
 def is_killed(mutant: Mutant, seconds: float) -> bool:
