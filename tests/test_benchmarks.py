@@ -41,7 +41,7 @@ SMALLEST = {
         "--settings fourrooms:5 --shares 0.1 --noisy 20 --recorded 20 --seeds 0 --workers 1",
         2,
     ),
-    "importing": ("--steps 400 --features 3 --repeats 1 --only CSV,Zarr", 2),
+    "importing": ("--steps 400 --features 3 --repeats 1 --only CSV;Zarr", 2),
     "control_judging": (
         "--settings pick-place --clean 3 --noisy 4 --seeds 100 --likelihood-only --workers 1",
         1,

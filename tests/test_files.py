@@ -19,6 +19,7 @@ import sdil
 from sdil import InputError
 from sdil.cli import main
 from sdil.files import (
+    clear_errors,
     is_disk_full,
     is_running,
     new_file,
@@ -294,6 +295,33 @@ def test_how_much_is_needed_is_said_only_where_it_is_known(tmp_path):
     assert [show_bytes(n) for n in (0, 999, 1_000, 999_999, 10**9, 10**13)] == [
         *("0 bytes", "999 bytes", "1.0 kB", "1000.0 kB", "1.0 GB", "10000.0 GB")
     ]
+
+
+def test_what_cannot_be_written_is_said_and_what_is_no_matter_of_files_is_left_alone(tmp_path):
+    with (
+        pytest.raises(InputError, match=f"cannot write {tmp_path / 'x'}: Read-only file system"),
+        clear_errors(tmp_path / "x"),
+    ):
+        raise OSError(errno.EROFS, "Read-only file system")
+    with (
+        pytest.raises(InputError, match=r"cannot write .*: nobody said why"),
+        clear_errors(tmp_path),
+    ):
+        raise OSError("nobody said why")
+    with pytest.raises(ZeroDivisionError), clear_errors(tmp_path):
+        _ = 1 / 0
+
+
+def test_who_is_looked_for_goes_on():
+    listens = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); print(flush=True)"
+    code = f"{listens}; sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        assert is_running(str(other.pid))
+        other.communicate(b"")
+    assert other.returncode == 0
 
 
 def test_a_process_runs_or_does_not():

@@ -74,6 +74,14 @@ def test_borders_are_those_of_the_search_through_everything(length, kind, penalt
     assert change_points(values, penalty).tolist() == exact_search(values, penalty)
 
 
+def test_of_cuts_that_cost_the_same_the_search_through_everything_decides():
+    """Scores of two values and a penalty of their square: there are many equals."""
+    for seed in range(95, 125):
+        rng = np.random.default_rng(seed)
+        values = np.repeat(rng.choice([-0.5, 0.5], 240), 1 + seed % 5)[:240]
+        assert change_points(values, 1.0).tolist() == exact_search(values, 1.0)
+
+
 @pytest.mark.parametrize("kind", ["zero", "constant", "noise", "saw", "ramp"])
 def test_the_work_grows_with_the_steps_and_not_with_their_square(kind, monkeypatch):
     looked = []

@@ -69,6 +69,22 @@ def test_windows_equal_the_plain_definition(lengths, finals, look_back, seed):
             at += 1
 
 
+@pytest.mark.parametrize("look_back", [0, 1, 3])
+def test_actions_that_are_vectors_are_looked_back_at_whole(look_back):
+    rng = np.random.default_rng(0)
+    items = [
+        Trajectory(rng.normal(size=(n, 2)), rng.normal(size=(n, 4)), id=str(n)) for n in (3, 5)
+    ]
+    windows = Windows(Demonstrations(clean=items).clean, look_back)
+    batch = windows.at(torch.arange(8))
+    assert batch.past_states.shape == (8, look_back, 2)
+    assert batch.past_actions.shape == (8, look_back, 4)
+    for slot in range(look_back):
+        past = 4 - look_back + slot  # of the second episode's last step
+        np.testing.assert_array_equal(batch.past_actions[7, slot], items[1].actions[past])
+        np.testing.assert_array_equal(batch.past_states[7, slot], items[1].observations[past])
+
+
 def test_windows_do_not_copy_the_data(demos):
     windows = Windows(demos.all, 5)
     assert np.shares_memory(windows.observations.numpy(), demos.clean.observations)

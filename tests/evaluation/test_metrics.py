@@ -53,3 +53,6 @@ def test_wilson_against_published_numbers():
         assert wilson_interval(successes, trials) == pytest.approx((low, high), abs=5e-5)
     assert wilson_interval(0, 0) == (0.0, 1.0)
     assert wilson_interval(5, 5)[1] == 1.0
+    for trials in range(1, 60):  # rounding would go beyond, first at 11 and at 21
+        assert wilson_interval(trials, trials)[1] <= 1
+        assert wilson_interval(0, trials)[0] >= 0

@@ -45,6 +45,17 @@ class Options:
     """Is `observation` one column with fields?"""
     more: dict[str, Any] = field(default_factory=dict)
     """Further keys of info.json."""
+    data: list[dict[str, Any]] | None = None
+    """`state`, `action` and `reward` of each episode; made by formula where nothing is given."""
+
+    def numbers(self, episode: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """State, action and reward of an episode, as many rows of each."""
+        n = self.lengths[episode]
+        if self.data is None:
+            reward = np.linspace(0, 1, n, dtype=np.float32)
+            return state_of(episode, n), action_of(episode, n), reward
+        given = self.data[episode]
+        return given["state"][:n], given["action"], given["reward"]
 
 
 def state_of(episode: int, length: int) -> np.ndarray:
@@ -111,7 +122,7 @@ def _picture_column(episode: int, length: int) -> pa.Array:
 def episode_table(options: Options, episode: int, begin: int) -> pa.Table:
     """The rows of one episode."""
     n = options.lengths[episode]
-    state, action = state_of(episode, n), action_of(episode, n)
+    state, action, reward = options.numbers(episode)
     task = episode % len(options.tasks)
     columns: dict[str, pa.Array] = {
         options.state: _column(state, options.fixed),
@@ -126,7 +137,7 @@ def episode_table(options: Options, episode: int, begin: int) -> pa.Table:
     for camera in options.pictures:
         columns[camera] = _picture_column(episode, n)
     if options.rewards:
-        columns["next.reward"] = pa.array(np.linspace(0, 1, n, dtype=np.float32))
+        columns["next.reward"] = pa.array(reward)
         columns["next.done"] = pa.array(np.arange(n) == n - 1)
         columns["next.success"] = pa.array((np.arange(n) == n - 1) & (episode % 2 == 0))
     columns |= {
@@ -143,8 +154,9 @@ def features_of(options: Options) -> dict[str, Any]:
     """`features` of info.json."""
     one = {"shape": [1], "names": None}
     features: dict[str, Any] = {}
-    for name in (options.state, options.action):
-        features[name] = {"dtype": "float32", "shape": [3]}
+    state, action, reward = options.numbers(0)
+    for name, values in ((options.state, state), (options.action, action)):
+        features[name] = {"dtype": str(values.dtype), "shape": list(values.shape[1:])}
         if options.names is not None:
             features[name]["names"] = options.names
     for camera in (*options.cameras, *options.pictures):
@@ -154,7 +166,7 @@ def features_of(options: Options) -> dict[str, Any]:
             "names": ["height", "width", "channels"],
         }
     if options.rewards:
-        features["next.reward"] = {"dtype": "float32", **one}
+        features["next.reward"] = {"dtype": str(reward.dtype), **one}
         features["next.done"] = {"dtype": "bool", **one}
         features["next.success"] = {"dtype": "bool", **one}
     features["timestamp"] = {"dtype": "float32", **one}
@@ -163,6 +175,7 @@ def features_of(options: Options) -> dict[str, Any]:
     return features
 
 
+@np.errstate(invalid="ignore")
 def stats_of(table: pa.Table) -> dict[str, dict[str, list[float]]]:
     """Statistics of the numbers of one episode, as LeRobot has them."""
     stats = {}

@@ -276,45 +276,113 @@ def make_up(case):
     return data
 
 
+MADE_UP_TRIES = settings(
+    max_examples=round(10 * TRIES),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=TRIES <= 1,
+    database=None,
+)
+
+
+def is_read(path, data, case):
+    """Whether made-up data is read, and then as it was written; otherwise it is refused."""
+    is_good = bool(np.isfinite(case["odd"]))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            demos = sdil.read(path, clean="0")
+    except InputError:
+        assert not is_good  # what can be kept is kept
+        return False
+    found = [*demos.clean, *demos.noisy]
+    unread = case["where"] == "reward" and all(t.rewards is None for t in found)
+    assert is_good or unread  # nothing that is not finite comes in
+    assert len(found) == len(data)
+    for now, was in zip(found, data, strict=True):
+        # a text has the shortest digits of a float32, which are read as float64
+        np.testing.assert_array_equal(now.actions.astype(was["action"].dtype), was["action"])
+        assert np.isfinite(now.observations).all()
+        if now.rewards is not None:
+            np.testing.assert_array_equal(now.rewards, was["reward"].astype(np.float64))
+    return True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", MADE_UP)
 def test_made_up_data_is_read_as_it_was_written_or_refused(tmp_path_factory, layout):
     write, name = MADE_UP[layout]
     if layout.startswith("zarr"):
         pytest.importorskip("zarr")
-    read, refused = [], []
+    read = []
 
-    @settings(
-        max_examples=round(10 * TRIES),
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        derandomize=TRIES <= 1,
-        database=None,
-    )
+    @MADE_UP_TRIES
     @given(CASE)
     def one_case(case):
-        data, is_good = make_up(case), bool(np.isfinite(case["odd"]))
+        data = make_up(case)
         path = tmp_path_factory.mktemp("made") / name
         write(path, table_of(data) if write is write_table else data)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                demos = sdil.read(path, clean="0")
-        except InputError:
-            refused.append(is_good)
-            return
-        found = [*demos.clean, *demos.noisy]
-        unread = case["where"] == "reward" and all(t.rewards is None for t in found)
-        assert is_good or unread  # nothing that is not finite comes in
-        assert len(found) == len(data)
-        for now, was in zip(found, data, strict=True):
-            # a text has the shortest digits of a float32, which are read as float64
-            np.testing.assert_array_equal(now.actions.astype(np.float32), was["action"])
-            assert np.isfinite(now.observations).all()
-            if now.rewards is not None:
-                np.testing.assert_array_equal(now.rewards, was["reward"].astype(np.float64))
-        read.append(path)
+        read.append(is_read(path, data, case))
 
     one_case()
-    assert read
-    assert not any(refused)  # what can be kept is kept
+    assert any(read)
+
+
+LEROBOT = st.fixed_dictionaries(
+    {
+        "fixed": st.booleans(),
+        "group_per_episode": st.booleans(),
+        "episodes_per_file": st.integers(1, 4),
+        "nested": st.booleans(),
+        "rewards": st.booleans(),
+        "tasks": st.sampled_from([("one",), ("one", "two"), ('a "b" <c>', "\N{SNOWMAN}", " ")]),
+        "action": st.sampled_from(["action", "actions", "action.arm", "action/arm"]),
+        "names": st.sampled_from([None, ["x"], {"axes": ["x", "y"]}, ["x", "y", "z"], [], 7, "x"]),
+    }
+)
+SHAPES = st.fixed_dictionaries(
+    {
+        "state": st.integers(1, 4),
+        "action": st.integers(1, 3),
+        "dtype": st.sampled_from(["float32", "float64"]),
+    }
+)
+
+
+def made_for_lerobot(case, shapes):
+    """The same episodes, state and action so wide and of such numbers; all finite but one row."""
+    random = np.random.default_rng(case["seed"])
+    data = episodes(case["count"], case["steps"], case["seed"])
+    for e in data:
+        for name in ("state", "action"):
+            size = (len(e[name]), shapes[name])
+            e[name] = random.normal(size=size).astype(shapes["dtype"])
+    episode = data[case["seed"] % len(data)]
+    episode[case["where"]][case["seed"] % len(episode["action"])] = case["odd"]
+    return data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
+def test_made_up_lerobot_data_is_read_as_it_was_written_or_refused(tmp_path_factory, version):
+    pytest.importorskip("pyarrow")
+    from lerobot_layouts import write_lerobot
+
+    read = []
+
+    @MADE_UP_TRIES
+    @given(CASE, LEROBOT, SHAPES)
+    def one_case(case, options, shapes):
+        data = made_for_lerobot(case, shapes)
+        path = tmp_path_factory.mktemp("made") / "lerobot"
+        lengths = tuple(len(e["action"]) for e in data)
+        write_lerobot(path, version=version, data=data, lengths=lengths, **options)
+        read.append(is_read(path, data, case))
+        if read[-1]:
+            demos = sdil.read(path, clean="0")
+            for now, was in zip([*demos.clean, *demos.noisy], data, strict=True):
+                np.testing.assert_array_equal(now.observations, was["state"][: len(now)])
+                assert (now.rewards is not None) == options["rewards"]
+
+    one_case()
+    assert any(read)

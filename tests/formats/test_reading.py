@@ -168,6 +168,60 @@ def test_tables(tmp_path, name, shuffle):
     assert demos.origin.action == ("action_0", "action_1")
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.duckdb"])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("column", ["rowid", "file_row_number", "ROWID"])
+def test_a_column_may_be_called_as_duckdb_calls_its_own(tmp_path, name, shuffle, column):
+    columns = table_of()
+    extra = np.arange(len(columns["episode"]))[::-1].copy()
+    path = write_table(tmp_path / name, {**columns, column: extra}, shuffle=shuffle)
+    demos = sdil.read(path, clean="success")
+    for t, e in zip(sorted(both(demos), key=lambda t: int(t.id)), DATA, strict=True):
+        np.testing.assert_array_equal(t.observations, flat(e, len(e["action"])))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.duckdb"])
+@pytest.mark.parametrize("column", ["sdil_row", "SDIL_FILE", "sdil_place"])
+def test_a_column_that_is_called_as_ours_is_refused(tmp_path, name, column):
+    columns = table_of()
+    path = write_table(tmp_path / name, {**columns, column: columns["step"]})
+    with pytest.raises(InputError, match=f"a column is called {column.lower()}.*rename it"):
+        open_source(path)
+
+
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_file_that_is_read_where_it_lies_says_what_its_copy_says(
+    tmp_path, monkeypatch, lists, shuffle, files
+):
+    path = tmp_path / "tables"
+    path.mkdir()
+    for number in range(files):  # episodes go on from one file to the next
+        part = {
+            k: v[number * 20 : None if number == files - 1 else number * 20 + 20]
+            for k, v in table_of(lists=lists).items()
+        }
+        write_table(path / f"t{number}.parquet", part, shuffle=shuffle)
+    ways = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr("sdil.formats.table_places.LARGE", limit)
+        source = open_source(path)
+        ways.append((source.episodes, source.features, [source.rows_of(i) for i in range(6)]))
+        ways[-1] += (sdil.read(path, clean="success"),)
+    assert ways[0][:2] == ways[1][:2]
+    for rows, copied in zip(ways[0][2], ways[1][2], strict=True):
+        np.testing.assert_array_equal(rows, copied)
+    assert ways[0][3] == ways[1][3]
+
+
+def test_an_earlier_episode_is_read_after_a_later_one(tmp_path):
+    source = open_source(write_table(tmp_path / "t.parquet"))
+    for index in (4, 0, 5, 2):
+        seen = source.read(index, ["obs_0"]).values["obs_0"]
+        np.testing.assert_array_equal(seen, flat(DATA[index], len(DATA[index]["action"]))[:, 0])
+
+
 def test_a_table_of_lists(tmp_path):
     path = write_table(tmp_path / "t.parquet", table_of(lists=True))
     check(sdil.read(path, clean="0"), WHOLE, final=False, dtype=np.float64)

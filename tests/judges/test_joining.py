@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from corridor import corridor, fit
+from scipy.optimize import isotonic_regression
 from sklearn.metrics import roc_auc_score
 
 from sdil.judges import joining
@@ -41,6 +42,77 @@ def test_witnesses_are_weighed_by_how_they_agree():
     assert min(sharp, fair) > 10 * coin
     for odds in log_odds:
         assert (np.diff(odds) > 0).all()  # more is never worse, and equals stay in order
+
+
+def weighed_by_counting(clean, noisy, good_share, known=None, count=None):
+    """What `weigh_signals` promises, bin by bin and step by step."""
+    n, told = len(noisy[0]), {} if known is None else {i: p for i, p in enumerate(known) if p == p}
+    mean_rank = [0.0] * n
+    for signal in noisy:
+        values = sorted(v for v in signal if v == v)
+        for i, v in enumerate(signal):
+            if v == v:
+                below, upto = np.searchsorted(values, v), np.searchsorted(values, v, "right")
+                mean_rank[i] += ((below + upto) / 2) / len(values) - 0.5
+    alike = [(sum(m < r for m in mean_rank), sum(m <= r for m in mean_rank)) for r in mean_rank]
+    p = [0.05 + 0.9 * (below + upto + 1) / 2 / n for below, upto in alike]
+    weight = [count[i] if i in told else 1.0 for i in range(n)]
+    odds = [np.zeros(N_BINS) for _ in noisy]
+    for _ in range(5):
+        p = [told.get(i, one) for i, one in enumerate(p)]
+        total = [np.log(good_share / (1 - good_share))] * n
+        for k, (trusted, signal) in enumerate(zip(clean, noisy, strict=True)):
+            edges = np.quantile([v for v in signal if v == v], np.arange(1, 10) / 10)
+            bins = [int((edges <= v).sum()) if v == v else None for v in signal]
+            of_trusted = [int((edges <= v).sum()) for v in trusted if v == v]
+            seen = sum(b is not None for b in bins)
+            share = np.array([bins.count(b) / seen for b in range(N_BINS)])
+            good = 5 * share + 5 * np.array([of_trusted.count(b) for b in range(N_BINS)])
+            bad = 5 * share
+            for i, b in enumerate(bins):
+                if b is not None:
+                    good[b] += weight[i] * p[i]
+                    bad[b] += weight[i] * (1 - p[i])
+            ratio = np.log(good / good.sum()) - np.log(bad / bad.sum())
+            odds[k] = 0.7 * isotonic_regression(ratio, weights=share).x + 1e-3 * np.arange(N_BINS)
+            for i, b in enumerate(bins):
+                total[i] += 0.0 if b is None else odds[k][b]
+        p = [1 / (1 + np.exp(-t)) for t in total]
+    return odds
+
+
+@pytest.mark.parametrize("good_share", [0.3, 0.8])
+@pytest.mark.parametrize("told", [False, True])
+def test_witnesses_are_weighed_as_counting_weighs_them(good_share, told):
+    draw = np.random.default_rng(2)
+    good = draw.random(120) < 0.5
+    noisy = [good * gap + draw.normal(size=120) for gap in (2.0, 1.0)]
+    clean = [gap + draw.normal(size=30) for gap in (2.0, 1.0)]
+    noisy[1][::4], clean[1][:10] = np.nan, np.nan
+    known = np.where(np.arange(120) % 5 == 0, good * 0.9 + 0.05, np.nan) if told else None
+    count = draw.uniform(1, 20, 120)
+    found = weigh_signals(clean, noisy, good_share, known=known, count=count)
+    expected = weighed_by_counting(clean, noisy, good_share, known, count)
+    for mine, plain in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, plain, atol=1e-9)
+
+
+def test_a_signal_that_says_the_same_of_every_step_is_worth_the_same():
+    signal = np.full(40, 2.0)
+    (log_odds,) = weigh_signals([signal], [signal], 0.5)
+    found = worth(np.array([2.0, -5.0, 7.0, np.nan]), bin_middles(signal), log_odds)
+    assert found[0] == found[1] == found[2] == pytest.approx(log_odds.max())  # its bin is the last
+    assert found[3] == 0
+
+
+def test_clean_steps_that_are_all_alike_are_one_line():
+    """Three quarters of the noisy ones are rated as they are, or higher."""
+    noisy = np.repeat([-1.0, 0.0, 1.0, 2.0], 50)
+    found = estimate_good_share(np.zeros(30), np.arange(30), noisy, np.arange(200), seed=0)
+    assert found.point == pytest.approx(0.75)
+    assert found.low < 0.75 < found.high < 1
+    lower = estimate_good_share(np.zeros(30), np.arange(30), noisy - 5, np.arange(200), seed=0)
+    assert (lower.point, lower.low) == (0, 0)
 
 
 def test_a_signal_alone_keeps_its_order():

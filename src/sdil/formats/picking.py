@@ -90,11 +90,24 @@ class Picked:
         """Whether it may be a column of counted actions: one whole number."""
         return self.width == 1 and self.parts[0].feature.dtype_kind in "iu"
 
-    def fill(self, values: Mapping[str, Array], out: Array, where: str) -> None:
-        """Lay an episode's features side by side into `out` (rows, width)."""
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of each feature at one step."""
+        return {part.feature.name: part.feature.shape for part in self.parts}
+
+    def lay(self, values: Mapping[str, Array], rows: int, where: str) -> Array:
+        """An episode's features side by side; not a copy where there is one of them. (rows, width)
+
+        What is given back is for reading only: it may be the source's own.
+        """
+        if len(self.parts) == 1 and self.parts[0].entries is None:
+            whole = values[self.parts[0].feature.name]
+            if whole.dtype == self.dtype:
+                return whole[:rows].reshape(rows, self.width)
+        out = np.empty((rows, self.width), self.dtype)
         column = 0
         for part in self.parts:
-            array = values[part.feature.name][: len(out)]
+            array = values[part.feature.name][:rows]
             kind = array.dtype
             if array.ndim == part.width == 1 and (kind.kind == "f" or kind.itemsize < 8):
                 out[:, column] = array  # a column of a table: there may be hundreds
@@ -110,6 +123,7 @@ class Picked:
                     raise InputError(f"{where}, {part.feature.name}, row {lost[0][0]}{lost[1]}")
             to[...] = flat
             column += part.width
+        return out
 
 
 def pick(

@@ -234,20 +234,21 @@ class Reading:
             else {},
         )
 
+    @cached_property
+    def _wanted(self) -> list[str]:
+        return list(dict.fromkeys(self.observation.features + self.action.features))
+
     def read_one(self, position: int) -> Trajectory:
         """One episode as it was chosen."""
         episode = self.source.episodes[position]
         where = f"{self.source.location}: episode {episode.id!r}"
-        wanted = list(dict.fromkeys(self.observation.features + self.action.features))
-        recorded = self.source.read(position, wanted)
+        recorded = self.source.read(position, self._wanted)
         steps, rows = check_lengths(recorded, self.observation, self.action, where)
         if not self.observation.parts and self.cameras:
             rows = steps + 1  # as many as the pictures have
         frames = np.arange(steps) if recorded.frames is None else np.asarray(recorded.frames)
-        seen = np.empty((rows, self.observation.width), self.observation.dtype)
-        done = np.empty((steps, self.action.width), self.action.dtype)
-        self.observation.fill(recorded.values, seen, where)
-        self.action.fill(recorded.values, done, where)
+        seen = self.observation.lay(recorded.values, rows, where)
+        done = self.action.lay(recorded.values, steps, where)
         check_finite(seen, self.observation, frames, where)
         check_finite(done, self.action, frames, where)
         rewards = rewards_of(recorded, steps, frames, where)
@@ -259,9 +260,10 @@ class Reading:
             at = np.arange(0, steps, self.every)
             done, frames = done[at], frames[at]
             rewards = None if rewards is None else np.add.reduceat(rewards, at)
-        numbered = Numbered.of(frames)
-        if numbered != Numbered():
-            self.frames[episode.id] = numbered
+        if recorded.frames is not None or self.every > 1:
+            numbered = Numbered.of(frames)
+            if numbered != Numbered():
+                self.frames[episode.id] = numbered
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
         return Trajectory(

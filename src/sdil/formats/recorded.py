@@ -15,18 +15,16 @@ def check_lengths(
 ) -> tuple[int, int]:
     """How many actions and observations an episode has; every feature agrees."""
     lengths: dict[str, int] = {}
-    for part in (*observation.parts, *action.parts):
-        feature = part.feature
-        values = recorded.values.get(feature.name)
+    for name, shape in (*observation.shapes.items(), *action.shapes.items()):
+        values = recorded.values.get(name)
         if values is None:
-            raise InputError(f"{where}: {feature.name} is missing")
-        length, *shape = values.shape
-        if tuple(shape) != feature.shape:
+            raise InputError(f"{where}: {name} is missing")
+        if values.shape[1:] != shape:
             raise InputError(
-                f"{where}: {feature.name} has shape {tuple(shape)} per step, but "
-                f"{feature.shape} elsewhere in the data set"
+                f"{where}: {name} has shape {values.shape[1:]} per step, but {shape} elsewhere in "
+                "the data set"
             )
-        lengths[feature.name] = length
+        lengths[name] = len(values)
     steps = {n: lengths[n] for n in action.features}
     rows = {n: lengths[n] for n in observation.features if n not in steps}
     count = min(steps.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from sdil.formats.sql import quoted_name, quoted_text
 _CSV = (".csv", ".csv.gz", ".tsv")
 _PARQUET = (".parquet", ".pq")
 _EXTRA = "row_number() OVER () AS sdil_row"
+_MOST_VIEWED = 64  # files whose scans are put together in one query
+LARGE = 256_000_000
+"""Bytes from which a table is not held in memory."""
 _POSTGRES_NUMBERS = {
     "bool": "BOOLEAN",
     "int2": "SMALLINT",
@@ -26,38 +30,70 @@ _POSTGRES_NUMBERS = {
 }
 
 
-def load_rows(connection: Any, location: str, table: str | None, scratch: Path) -> None:
-    """Make the table `rows`, with `sdil_row` (from 1) and, of files, `sdil_file`."""
+def load_rows(connection: Any, location: str, table: str | None, scratch: Path) -> bool:
+    """Make the table `rows`, with `sdil_row` (from 1) and, of files, `sdil_file`.
+
+    Whether it is only a view: Parquet files know their types, and what fits into memory is read
+    where it lies, once, instead of being copied into a table first.
+    """
     where = place_of(location)
     if is_server(location):
         _copy_from_server(connection, location, table, scratch)
-        return
+        return False
     path = Path(location)
     files = files_of(path)
     with clear_sql(where):
         if not files or not str(files[0]).lower().endswith((*_CSV, *_PARQUET)):
             _attach(connection, path, table)
-            return
+            return False
         if table is not None:
             raise InputError(f"{where}: a table is named, but this is a file with one only")
-        # all of a CSV is looked at for types: a first page of whole numbers proves nothing
+        called = [_called(f, path) for f in files]
         parquet = str(files[0]).lower().endswith(_PARQUET)
+        if parquet and _view(connection, files, called):
+            return True
+        # all of a CSV is looked at for types: a first page of whole numbers proves nothing
         how, options = ("read_parquet", "") if parquet else ("read_csv", ", sample_size = -1")
         if len(files) == 1:  # `union_by_name` looks at all of it once more
-            called = quoted_text(_called(files[0], path))
             connection.execute(
-                f"CREATE TABLE rows AS SELECT *, {called} AS sdil_file, {_EXTRA} "
+                f"CREATE TABLE rows AS SELECT *, {quoted_text(called[0])} AS sdil_file, {_EXTRA} "
                 f"FROM {how}({_listed(files)}{options})"
             )
-            return
+            return False
         connection.execute("CREATE TABLE files (place VARCHAR, called VARCHAR)")
-        names = [(str(f), _called(f, path)) for f in files]
+        names = list(zip(map(str, files), called, strict=True))
         connection.executemany("INSERT INTO files VALUES (?, ?)", names)
-        connection.execute(
-            "CREATE TABLE rows AS SELECT given.* REPLACE (files.called AS sdil_file), "
-            f"{_EXTRA} FROM {how}({_listed(files)}{options}, union_by_name = true, "
-            "filename = 'sdil_file') AS given JOIN files ON given.sdil_file = files.place"
+        connection.execute(  # numbered before they are joined, which promises no order
+            "CREATE TABLE rows AS SELECT given.* REPLACE (files.called AS sdil_file) FROM "
+            f"(SELECT *, {_EXTRA} FROM {how}({_listed(files)}{options}, union_by_name = true, "
+            "filename = 'sdil_file')) AS given JOIN files ON given.sdil_file = files.place"
         )
+    return False
+
+
+def _view(connection: Any, files: list[Path], called: list[str]) -> bool:
+    """Make `rows` a view of Parquet files where all of them fit into memory, no name in them is
+    needed here, and there are few; whether it was made."""
+    if len(files) > _MOST_VIEWED:
+        return False
+    every = f"read_parquet({_listed(files)}, union_by_name = true)"
+    names = connection.execute(f"DESCRIBE SELECT * FROM {every}").fetchall()
+    if {str(row[0]).lower() for row in names} & {"file_row_number", "sdil_row", "sdil_file"}:
+        return False
+    query = "SELECT num_rows FROM parquet_file_metadata({})"
+    rows = [connection.execute(query.format(quoted_text(f))).fetchone()[0] for f in files]
+    query = f"SELECT sum(total_uncompressed_size) FROM parquet_metadata({_listed(files)})"
+    stored = connection.execute(query).fetchone()[0] or 0
+    if max(sum(rows) * len(names) * 8, stored) > LARGE:
+        return False
+    parts = [
+        f"SELECT * EXCLUDE (file_row_number), {quoted_text(name)} AS sdil_file, "
+        f"file_row_number + {1 + before - count} AS sdil_row "
+        f"FROM read_parquet({quoted_text(file)}, file_row_number = true)"
+        for file, name, count, before in zip(files, called, rows, accumulate(rows), strict=True)
+    ]
+    connection.execute(f"CREATE VIEW rows AS {' UNION ALL BY NAME '.join(parts)}")
+    return True
 
 
 def _called(file: Path, place: Path) -> str:

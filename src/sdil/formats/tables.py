@@ -1,7 +1,8 @@
 """Tables: CSV, Parquet, a DuckDB file or a PostgreSQL server, read with DuckDB; a row is a step.
 
-A column numbers the episodes and one orders the steps; rows are sorted by them on opening, beyond
-memory if need be. Where there are several files and no column for it, each file is an episode.
+A column numbers the episodes and one orders the steps; rows that are not in that order are sorted
+on opening, beyond memory if need be. Where there are several files and no column for it, each file
+is an episode.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from sdil.formats.table_columns import (
     is_seen_or_done,
     make_features,
 )
-from sdil.formats.table_places import clear_sql, load_rows, place_of
+from sdil.formats.table_places import LARGE, clear_sql, load_rows, place_of
 from sdil.spaces import Array
 
 _BLOCK = 65_536  # rows that are fetched at once
 _FILE = "sdil_file"
 _ROW = "sdil_row"
-_LARGE = 256_000_000  # bytes from which a sorted copy is kept on disk
+_PLACE = "sdil_place"
 _MOST_TOLD = 5
 ONE_FILE_EACH = "one file each"
 """What is said in the place of the column of episodes where there is none."""
@@ -61,6 +62,10 @@ class TableSource:
     _time: str | None
     _repeated: Mapping[str, str]
     """What is wrong with the time of an episode, by its name."""
+    _place: str
+    """The column that numbers the rows in order, from 1."""
+    _whole: bool
+    """Whether a column is fetched whole: a file that is read where it lies would be read again."""
     table: str | None = None
     """Which of a database was asked for."""
     _block: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -71,10 +76,9 @@ class TableSource:
         episode = self.episodes[index]
         if episode.id in self._repeated:
             raise InputError(self._repeated[episode.id])
-        names = {f: f for f in features}
         reward, ended = self._reward_and_end
         extra = [n for n in (reward, ended, self._time) if n is not None]
-        values = self._rows(index, [*names, *extra])
+        values = self._rows(index, [*features, *extra])
         rewards = None
         if reward is not None and self._columns[reward].number:
             rewards = self._checked(values, reward, episode.id)
@@ -82,7 +86,10 @@ class TableSource:
         frames = None
         if self._time is not None and (self._columns[self._time].number or "f")[0] in "iu":
             frames = self._checked(values, self._time, episode.id).astype(np.int64)
-        found = {n: self._checked(values, n, episode.id) for n in names}
+        plain = self._block["plain"]  # the others are looked at, episode by episode
+        found = {
+            n: values[n] if n in plain else self._checked(values, n, episode.id) for n in features
+        }
         return Recorded(found, last, rewards, frames)
 
     @property
@@ -109,15 +116,24 @@ class TableSource:
             and last <= held["last"]
             and set(wanted) <= set(held["values"])
         ):
-            stop = max(last, min(int(self._edges[-1]), first + _BLOCK))
+            begin, stop = first, max(last, min(int(self._edges[-1]), first + _BLOCK))
             columns = ", ".join(_fetched(self._columns.get(n), n) for n in wanted)
-            query = f"SELECT {columns} FROM steps WHERE rowid >= {first} AND rowid < {stop}"
+            query = f"SELECT {columns} FROM steps"  # as they were put in
+            if self._whole:
+                begin, stop = 0, int(self._edges[-1])
+            else:
+                query += f" WHERE {self._place} > {begin} AND {self._place} <= {stop}"
             with clear_sql(f"{self.location}: episode {self.episodes[index].id}"):
                 got = self._connection.execute(query).fetchnumpy()
             held.clear()
-            held.update(first=first, last=stop, values=got)
-        begin = held["first"]
-        return {n: held["values"][n][first - begin : last - begin] for n in wanted}
+            plain = {
+                n
+                for n, column in self._columns.items()
+                if n in got and not (column.is_list or isinstance(got[n], np.ma.MaskedArray))
+            }
+            held.update(first=begin, last=stop, values=got, plain=plain)
+        within = slice(first - held["first"], last - held["first"])
+        return {n: held["values"][n][within] for n in wanted}
 
     def _checked(self, values: Mapping[str, Array], name: str, episode: str) -> Array:
         """A column without gaps in it, as numbers."""
@@ -147,7 +163,7 @@ def open_table(
 
     where = place_of(str(location))
     scratch = Path(tempfile.mkdtemp(prefix="sdil-table-"))
-    large = _size(str(location)) > _LARGE
+    large = _size(str(location)) > LARGE  # then a sorted copy is kept on disk
     connection = duckdb.connect(str(scratch / "steps.duckdb") if large else ":memory:")
     finalizer = weakref.finalize(connection, _remove, scratch)
     try:
@@ -155,9 +171,9 @@ def open_table(
         connection.execute("SET autoinstall_known_extensions = false")
         # rows come as they were put in, so that a block of them need not be sorted again
         connection.execute("SET preserve_insertion_order = true")
-        load_rows(connection, str(location), table, scratch)
+        viewed = load_rows(connection, str(location), table, scratch)
         shown = without_password(str(location)) if is_server(str(location)) else str(location)
-        opened = _describe(connection, shown, where, episode, time)
+        opened = _describe(connection, shown, where, episode, time, viewed)
         return replace(opened, table=table)
     except BaseException:
         connection.close()
@@ -166,11 +182,16 @@ def open_table(
 
 
 def _describe(
-    connection: Any, location: str, where: str, episode: str | None, time: str | None
+    connection: Any, location: str, where: str, episode: str | None, time: str | None, viewed: bool
 ) -> TableSource:
     with clear_sql(where):
         kinds = {str(r[0]): str(r[1]) for r in connection.execute("DESCRIBE rows").fetchall()}
         names = [n for n in kinds if n not in (_FILE, _ROW)]
+        # DuckDB calls the second of a name so: ours, where the table has one like it
+        taken = {n.lower() for n in names} & {f"{_FILE}_1", f"{_ROW}_1", _PLACE}
+        if taken:
+            wrong = min(taken).removesuffix("_1")
+            raise InputError(f"{where}: a column is called {wrong}, which is needed; rename it")
         by = find_column(names, episode, EPISODES, where, "--episode")
         order = find_column([n for n in names if n != by], time, TIMES, where, "--time")
         if by is None and _count(connection, f"SELECT count(DISTINCT {_FILE}) FROM rows") > 1:
@@ -181,9 +202,9 @@ def _describe(
                 f"{', '.join(names[:20])}"
             )
         _refuse_empty(connection, by, order, where)
-        _sort(connection, by, order)
+        place, whole = _sort(connection, by, order, viewed)
         columns = [_column(connection, n, kinds[n], where) for n in names]
-        edges, episodes, constant = _episodes(connection, by, order, columns)
+        edges, episodes, constant = _episodes(connection, by, order, place, columns)
         odd, repeated = _times(connection, order, edges, episodes, where)
         features = make_features(columns, (by, order), constant)
     about = {"episode_column": by if by != _FILE else ONE_FILE_EACH, "time_column": order}
@@ -198,6 +219,8 @@ def _describe(
         {c.name: c for c in columns},
         order,
         repeated,
+        place,
+        whole,
     )
 
 
@@ -212,24 +235,28 @@ def _refuse_empty(connection: Any, by: str, order: str | None, where: str) -> No
                 raise InputError(f"{where}: row {row}, column {name}: it is empty")
 
 
-def _sort(connection: Any, by: str, order: str | None) -> None:
-    """Make `steps`: rows in the order of episodes, as they first appear, and of time."""
+def _sort(connection: Any, by: str, order: str | None, viewed: bool) -> tuple[str, bool]:
+    """Make `steps`: rows in the order of episodes, as they first appear, and of time.
+
+    The column that numbers them so, and whether `steps` is a view.
+    """
     key, at = quoted_name(by), quoted_name(order) if order else _ROW
+    # OVER (): in the order in which they lie, which DuckDB keeps
     unsorted = connection.execute(
         f"SELECT count(*) FILTER (fresh), count(DISTINCT {key}), coalesce(bool_or(back), false) "
-        f"FROM (SELECT {key}, lag({key}) OVER w IS DISTINCT FROM {key} AS fresh, "
-        f"lag({key}) OVER w = {key} AND lag({at}) OVER w > {at} AS back "
-        f"FROM rows WINDOW w AS (ORDER BY {_ROW}))"
+        f"FROM (SELECT {key}, lag({key}) OVER () IS DISTINCT FROM {key} AS fresh, "
+        f"lag({key}) OVER () = {key} AND lag({at}) OVER () > {at} AS back FROM rows)"
     ).fetchone()
     if unsorted[0] == unsorted[1] and not unsorted[2]:
-        connection.execute("ALTER TABLE rows RENAME TO steps")
-        return
+        connection.execute(f"ALTER {'VIEW' if viewed else 'TABLE'} rows RENAME TO steps")
+        return _ROW, viewed
     connection.execute(
-        f"CREATE TABLE steps AS SELECT rows.* FROM rows JOIN (SELECT {key} AS sdil_by_key, "
-        f"min({_ROW}) AS sdil_begins_at FROM rows GROUP BY {key}) ON {key} = sdil_by_key "
-        f"ORDER BY sdil_begins_at, {at}, {_ROW}"
+        f"CREATE TABLE steps AS SELECT rows.*, row_number() OVER (ORDER BY sdil_begins_at, {at}, "
+        f"{_ROW}) AS {_PLACE} FROM rows JOIN (SELECT {key} AS sdil_by_key, min({_ROW}) AS "
+        f"sdil_begins_at FROM rows GROUP BY {key}) ON {key} = sdil_by_key ORDER BY {_PLACE}"
     )
-    connection.execute("DROP TABLE rows")
+    connection.execute(f"DROP {'VIEW' if viewed else 'TABLE'} rows")
+    return _PLACE, False
 
 
 def _column(connection: Any, name: str, kind: str, where: str) -> Column:
@@ -244,7 +271,7 @@ def _column(connection: Any, name: str, kind: str, where: str) -> Column:
 
 
 def _episodes(
-    connection: Any, by: str, order: str | None, columns: Sequence[Column]
+    connection: Any, by: str, order: str | None, place: str, columns: Sequence[Column]
 ) -> tuple[Array, tuple[Episode, ...], dict[str, bool]]:
     """Where each episode begins, what is known of each, and which columns never change in one."""
     key = quoted_name(by)
@@ -259,7 +286,8 @@ def _episodes(
         for n in plain
     )
     rows = connection.execute(
-        f"SELECT {key}, count(*), min(rowid){asked} FROM steps GROUP BY {key} ORDER BY min(rowid)"
+        f"SELECT {key}, count(*), min({place}) - 1{asked} FROM steps GROUP BY {key} "
+        f"ORDER BY min({place})"
     ).fetchall()
     edges = np.array([r[2] for r in rows] + [sum(r[1] for r in rows)], np.int64)
     several = any(r[1] > 1 for r in rows)

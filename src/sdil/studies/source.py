@@ -95,7 +95,7 @@ class Sources:
         own = [module for module in roots if is_import_path(module)]
         if not own:
             return self.digest(ours)
-        text = "".join(ast.dump(ast.parse(_own_file(name).read_text("utf-8"))) for name in own)
+        text = "".join(dump(ast.parse(_own_file(name).read_text("utf-8"))) for name in own)
         return hashlib.sha256(f"{self.digest(ours)} {text}".encode()).hexdigest()
 
     @property
@@ -258,7 +258,28 @@ def _imports_of(text: str) -> frozenset[str]:
 def _digest_of(text: str) -> str:
     """A hash of what a text does; comments and docstrings do nothing."""
     tree = _Undocumented().visit(ast.parse(text))  # one of its own, since it is changed
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return hashlib.sha256(dump(tree).encode()).hexdigest()
+
+
+def dump(node: object) -> str:
+    """A syntax tree as text, the same by every version of Python: as `ast.dump` of 3.11 wrote it.
+
+    3.12 adds the parameters of generic functions and classes, and in its first releases empty texts
+    within f-strings; 3.13 leaves empty lists out.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(map(dump, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(node, ast.JoinedStr):
+            value = [part for part in node.values if getattr(part, "value", None) != ""]
+        absent = value is None and getattr(type(node), name, ...) is None
+        if not absent and not (name == "type_params" and not value):
+            parts.append(f"{name}={dump(value)}")
+    return f"{type(node).__name__}({', '.join(parts)})"
 
 
 def _own(name: str, what: Literal["learner", "judge"]) -> Written:
