@@ -279,6 +279,7 @@ class SDIL(DiscoveryFields):
                 discovery.model,
                 discovery.steps.inputs,
                 discovery.skill_optimality,
+                lasting=discovery.steps.lasting,
                 seed=seed,
             )
         policy = HierarchicalPolicy(
@@ -288,6 +289,7 @@ class SDIL(DiscoveryFields):
             discovery=discovery.model,
             inputs=discovery.steps.inputs,
             skill_optimality=discovery.skill_optimality,
+            lasting=discovery.steps.lasting,
             predicts=self.predicts,
             judge=judge,
             learner=self.name,

@@ -15,7 +15,7 @@ from sdil.files import refuse_existing
 from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
 
-GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
+GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "errands"]
 ControlName = Literal["pointmaze", "pick-place", "drawer-open", "pusht"]
 TaskName = Literal[GridName, "sepsis", ControlName]
 

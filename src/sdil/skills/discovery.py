@@ -7,6 +7,8 @@ usage. Departures from the paper:
   `T <- T + grad` have the sign reversed.
 - Usage entropy. As written, K = 8 skills collapse to two. Its weight is 0 in `SDIL.paper()`.
 - A fixed share of each batch is drawn from the clean set, however small that is.
+- With `skills_from="stretches"`, off by default, skills are learned from how stretches of several
+  steps end (`stretches.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from sdil.networks.skills import Compatibility, select
 from sdil.skills.fields import DiscoveryFields
 from sdil.skills.optimality import skill_scores, step_scores
 from sdil.skills.pairs import Pairs, find_pairs
+from sdil.skills.stretches import cluster_stretches, lasting_inputs
 from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
 from sdil.windows import Windows, as_tensor, varying_inputs
 
@@ -45,18 +48,24 @@ class TrainingSteps:
         """The entries of an observation that are not the same throughout: the others can teach
         nothing, and cost time. (I,)"""
         self.windows = Windows(everything, settings.look_back, self.inputs)
+        self.lasting: Tensor | None = None
+        """Of these entries, those whose changes end a stretch; None: skills are of steps. (L,)"""
+        if settings.skills_from == "stretches":
+            self.lasting = lasting_inputs(self.windows)
         self.actions = self.windows.actions[self.windows.steps]  # (N, *action)
         self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
         self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
         self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
         self.clean = torch.arange(demos.clean.n_steps)
         self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
-        self.clusters = (
-            _cluster(self.windows, settings.n_clusters, seed)
-            if settings.mi_weight > 0
-            else torch.zeros(len(self.windows), dtype=torch.int64)
-        )
-        """k-means cluster of each step's state; all 0 where nothing is paired. (N,)"""
+        self.clusters = torch.zeros(len(self.windows), dtype=torch.int64)
+        """k-means cluster of each step's stretch, or of its state; of states all 0 where nothing is
+        paired. (N,)"""
+        if self.lasting is not None:
+            self.clusters = cluster_stretches(self.windows, self.lasting, settings.n_skills, seed)
+            self.windows = self.windows.until_change(self.lasting)
+        elif settings.mi_weight > 0:
+            self.clusters = _cluster(self.windows, settings.n_clusters, seed)
 
     def with_clean_ones(self, optimality: Tensor) -> Tensor:
         """Scores of all steps (N,), where clean ones have 1."""
@@ -129,6 +138,8 @@ def discovery_loss(
     outputs = pi_low.act(batch.states, skills)
     terms = {"imitation": model.head.nll(outputs, batch.actions, "mean")}  # Eq. 3, L_imi
     figures = {"skill": log_probs.detach().argmax(1)}  # the most probable one (B,)
+    if settings.skills_from == "stretches":
+        terms["stretches"] = F.nll_loss(log_probs, batch.clusters)
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
         terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())

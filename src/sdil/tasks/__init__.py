@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from sdil.tasks.task import Benchmark
 
 TASK_NAMES = (
-    *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis"),
+    *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "errands", "sepsis"),
     *("pointmaze", "pick-place", "drawer-open"),
 )
 
 TASK_MODULES = {
     **{f"doorkey-{size}x{size}": "sdil.tasks.doorkey" for size in (5, 6, 8)},
+    "errands": "sdil.tasks.errands_people",
     "pointmaze": "sdil.tasks.pointmaze_people",
     "pick-place": "sdil.tasks.sawyer_people",
     "drawer-open": "sdil.tasks.sawyer_people",
@@ -52,6 +53,7 @@ def get_task(name: str) -> Benchmark:
 def register() -> None:
     """Tell Gymnasium about our environments."""
     gym.register("sdil/fourrooms-v0", "sdil.tasks.fourrooms:FourRooms")
+    gym.register("sdil/errands-v0", "sdil.tasks.errands:Errands")
     gym.register("sdil/sepsis-v0", "sdil.tasks.sepsis:Sepsis")
     gym.register("sdil/pointmaze-v0", "sdil.tasks.pointmaze:PointMaze")
     for arm in ("pick-place", "drawer-open"):
