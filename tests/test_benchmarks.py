@@ -48,6 +48,10 @@ SMALLEST = {
     "scale": ("--sizes 1000 2000 --kinds discrete --stages load score page", 2),
     "many_workers": ("--steps 1000 --workers 1 2 --parts 2", 2),
     "page_speed": ("--steps 1000 --repeats 1", 8),
+    "skills": (
+        "--clean 4 --noisy 20 --steps 1 --stretches 7 --seeds 120 --unseen 10 --episodes 5",
+        6,
+    ),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""

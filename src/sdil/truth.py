@@ -33,7 +33,7 @@ class Truth:
     segment_names: tuple[str, ...] = ()
     """What the segment numbers stand for."""
     clean_skill: list[Array] | None = None
-    """Per clean trajectory (T,): index into `skill_names`, where it is known what was being done."""
+    """Per clean trajectory (T,): index into `skill_names`, where it is known what was done."""
     noisy_skill: list[Array] | None = None
     """Per noisy trajectory (T,): likewise; the one is known where the other is."""
     skill_names: tuple[str, ...] = ()

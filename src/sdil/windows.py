@@ -136,10 +136,9 @@ class Windows:
         last. (N,)"""
         after = torch.where(self.has_next, self.rows + 1, self.rows)
         ends = self.left == 0
-        for part, whole in zip(self.parts(), after.split(STEPS_AT_ONCE), strict=True):
-            now = self.observations.index_select(0, self.rows[part]).index_select(1, lasting)
-            then = self.observations.index_select(0, whole).index_select(1, lasting)
-            ends[part] |= (now != then).any(1)
+        seen = self.observations.index_select(1, lasting)
+        for part in self.parts():
+            ends[part] |= (seen[after[part]] != seen[self.rows[part]]).any(1)
         last = torch.where(ends)[0]
         return last[torch.searchsorted(last, torch.arange(len(self)))]
 

@@ -158,6 +158,7 @@ class SDIL(DiscoveryFields):
             "paper": cls.paper(),
             "paper-without-adv": replace(cls.paper(), adv_weight=0.0),
             "released": cls.released(),
+            "stretches": cls(skills_from="stretches"),
         }
 
     def fit(

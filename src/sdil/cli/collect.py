@@ -48,10 +48,11 @@ def collect(
         noisy: Number of noisy episodes; 600 if not given, in pusht all others.
         seed: Everything random follows from it.
         expert: Who demonstrates: a planner (shortest paths; in sepsis value iteration), or a PPO
-            agent trained beforehand, which sepsis has not.
+            agent trained beforehand, which errands and sepsis have not.
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
-            another place; DoorKey: most steps are random; sepsis: what clinicians did; pointmaze:
-            they head to other goals). segments: good stretches interrupted by bad ones, whose
+            another place; DoorKey: most steps are random; errands: the same sub-skills in other
+            sequences, with things brought to the wrong place; sepsis: what clinicians did;
+            pointmaze: they head to other goals). segments: good stretches interrupted by bad ones, whose
             places are known (grids: detours and random steps; pointmaze: detours, hesitation,
             tremor; pick-place and drawer-open: defects in the acting). worst: every step leads
             farthest from the goal (grids). If not given, the first of these that the task has.

@@ -7,8 +7,7 @@ usage. Departures from the paper:
   `T <- T + grad` have the sign reversed.
 - Usage entropy. As written, K = 8 skills collapse to two. Its weight is 0 in `SDIL.paper()`.
 - A fixed share of each batch is drawn from the clean set, however small that is.
-- With `skills_from="stretches"`, off by default, skills are learned from how stretches of several
-  steps end (`stretches.py`).
+- With `skills_from="stretches"`, off by default, skills are those of stretches (`stretches.py`).
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ from sdil.skills.stretches import cluster_stretches, lasting_inputs
 from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
 from sdil.windows import Windows, as_tensor, varying_inputs
 
-_HISTOGRAM_BINS = 10
-
 
 class TrainingSteps:
     """All training steps, clean ones first, and what discovery needs to know of each."""
@@ -48,10 +45,8 @@ class TrainingSteps:
         """The entries of an observation that are not the same throughout: the others can teach
         nothing, and cost time. (I,)"""
         self.windows = Windows(everything, settings.look_back, self.inputs)
-        self.lasting: Tensor | None = None
+        self.lasting = None if settings.skills_from == "steps" else lasting_inputs(self.windows)
         """Of these entries, those whose changes end a stretch; None: skills are of steps. (L,)"""
-        if settings.skills_from == "stretches":
-            self.lasting = lasting_inputs(self.windows)
         self.actions = self.windows.actions[self.windows.steps]  # (N, *action)
         self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
         self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
@@ -59,13 +54,13 @@ class TrainingSteps:
         self.clean = torch.arange(demos.clean.n_steps)
         self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
         self.clusters = torch.zeros(len(self.windows), dtype=torch.int64)
-        """k-means cluster of each step's stretch, or of its state; of states all 0 where nothing is
-        paired. (N,)"""
+        """k-means cluster of each step's stretch or state; all 0 where nothing is paired. (N,)"""
         if self.lasting is not None:
             self.clusters = cluster_stretches(self.windows, self.lasting, settings.n_skills, seed)
             self.windows = self.windows.until_change(self.lasting)
         elif settings.mi_weight > 0:
-            self.clusters = _cluster(self.windows, settings.n_clusters, seed)
+            states = self.windows.observations, self.windows.rows
+            self.clusters = fit_clusters(*states, settings.n_clusters, seed).labels(*states)
 
     def with_clean_ones(self, optimality: Tensor) -> Tensor:
         """Scores of all steps (N,), where clean ones have 1."""
@@ -238,7 +233,7 @@ class Discovery:
             if due and len(self.steps.noisy):
                 self._estimate_optimality()
             if self.scores is not None:
-                counts = torch.histc(self.scores[self.steps.noisy], _HISTOGRAM_BINS, -1.0, 1.0)
+                counts = torch.histc(self.scores[self.steps.noisy], bins=10, min=-1.0, max=1.0)
                 figures["scores"] = (counts / counts.sum()).tolist()
             if on_epoch is not None:
                 noisy = None if self.scores is None else self.scores[self.steps.noisy]
@@ -403,9 +398,3 @@ def _deal(items: int, count: int, generator: torch.Generator) -> Tensor:
     """`count` item numbers: shuffled decks, one after the other."""
     decks = [torch.randperm(items, generator=generator) for _ in range(math.ceil(count / items))]
     return torch.cat(decks)[:count]
-
-
-def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
-    """k-means of the standardised input states, computed once. (N,)"""
-    clusters = fit_clusters(windows.observations, windows.rows, n_clusters, seed)
-    return clusters.labels(windows.observations, windows.rows)

@@ -3,8 +3,8 @@
 A sub-skill is a walk, by moves alone, that ends with one `use`: open the door, switch on the heat,
 fetch the cup, fetch the bread, bring what is carried to the table, bring it to the oven. Clean
 demonstrations are those of four operators, who differ in the order of the three errands, in whether
-they open the door or go round by the passage, and in how they turn corners. Noisy ones are made of the
-same six sub-skills in other sequences, with things mostly brought to the wrong place, and of
+they open the door or go round by the passage, and in how they turn corners. Noisy ones are made of
+the same six sub-skills in other sequences, with things mostly brought to the wrong place, and of
 aimless walks between them; they never get done.
 
 A step is good if it brings closer the end of the sub-skill that one of the four operators would
@@ -128,7 +128,7 @@ def good() -> Array:
 
 @cache
 def way(skill: int, across_first: bool) -> Array:
-    """The action that someone at this sub-skill takes in each state; -1 where it has no end. (S,)"""
+    """The action of someone at this sub-skill in each state; -1 where it has no end. (S,)"""
     return _first(sub_skill_table(skill).good, across_first)
 
 
