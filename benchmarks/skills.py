@@ -1,16 +1,19 @@
 """Are skills found where there are some, do they agree across seeds, and do they earn anything?
 
-    python benchmarks/skills.py                                  # for docs/skills.md
-    python benchmarks/skills.py --seeds 120 121 122              # development seeds, for choosing
+    python benchmarks/skills.py                        # for docs/skills.md
+    python benchmarks/skills.py --seeds 120 121 122    # development seeds, for choosing
+    python benchmarks/skills.py --earning              # discovery alone: minutes
 
-On the task errands (`tasks/errands.py`), whose truth says which sub-skill each step is. Every
-learner of a seed is given the same demonstrations and, where it takes one, the same judge. Skills
-are compared with the truth on demonstrations that no learner saw: those of `f_bi`, which looks
-ahead, and those that `f_uni`, which acts, believes in.
+On the task errands (`tasks/errands.py`), whose truth says which sub-skill each step is. First,
+skills are discovered, without a judge or a policy, and compared with the truth on demonstrations
+that nobody learned from. Then policies are trained, those of one seed on the same demonstrations
+and with the same judge; of SDIL's it is also told how well `f_uni`, which acts and sees nothing
+ahead, knows the sub-skill.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
@@ -25,46 +28,110 @@ from sklearn.metrics import adjusted_rand_score
 
 import sdil
 from common.report import Target, begin, finish, markdown, measure_all, paired_interval
-from sdil.demonstrations import pack_given
+from sdil.demonstrations import Demonstrations, pack_given
 from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.policy import Policy
-from sdil.spaces import Array
+from sdil.skills.stretches import lasting_inputs
+from sdil.spaces import Array, Spaces
 from sdil.tasks.errands_people import AIMLESS
 from sdil.trajectories import Trajectory
 from sdil.windows import Windows
 
 WAYS = ("greedy", "without-circles")
-UNSEEN = 70_000  # added to the seed of demonstrations that skills are compared on
-NAIVE = "k-means of states"
+UNSEEN = 70_000  # the seed of the demonstrations that skills are compared on
+N_TRUE = AIMLESS + 1
+AHEAD = {
+    "states": 0,
+    "states 5 steps ahead": 5,
+    "states 10 steps ahead": 10,
+    "ends of stretches": -1,
+}
+"""What plain k-means is given, as many clusters as there are sub-skills."""
+BLIND = f"stretches, {N_TRUE}, hand not seen"
+HAND = 6  # the entry of an observation that says whether the hand is full
 
 
-def make(name: str) -> Any:
-    """The learner of a row: "SDIL, stretches, 7" has seven skills."""
-    if name == "scored BC":
-        return sdil.ScoredBC()
-    if name.startswith("BC"):
-        return sdil.BC()
-    _, kind, count = name.split(", ")
-    return sdil.SDIL(skills_from=kind, n_skills=int(count))  # type: ignore[arg-type]
-
-
-def run_cell(
-    names: Sequence[str], clean: int, noisy: int, unseen: int, episodes: int, seed: int
+def find_skills(
+    kinds: Sequence[str], clean: int, noisy: int, unseen: int, seed: int
 ) -> list[dict[str, Any]]:
-    """All learners on one seed."""
+    """Skills of one seed, discovered in different ways: "stretches, 7" are seven of stretches."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of skills that collapse: the table says it
+    demos, _ = sdil.get_task("errands").collect(clean=clean, noisy=noisy, seed=seed)
+    recorded, true = _unseen(unseen)
+    named = true != AIMLESS
+    rows = []
+    for kind in (*AHEAD, *kinds, BLIND):
+        told = _told(kind, demos, recorded, seed)
+        row = {
+            "seed": seed,
+            "kind": kind,
+            "truth": _rand(true, told),
+            "named": _rand(true[named], told[named]),
+            "skills": told.tolist(),
+        }
+        if kind == "states":
+            seen = np.concatenate([each.observations[: len(each)] for each in recorded])
+            row["single"] = max(_rand(true, column.astype(int)) for column in seen.T)
+        rows.append(row)
+    return rows
+
+
+def _unseen(count: int) -> tuple[list[Trajectory], Array]:
+    """The same for all: demonstrations, and the sub-skill of each of their steps."""
     task = sdil.get_task("errands")
-    demos, _ = task.collect(clean=clean, noisy=noisy, seed=seed)
-    seen, truth = task.collect(clean=unseen // 10, noisy=unseen, seed=UNSEEN)  # the same for all
-    recorded = [*seen.clean, *seen.noisy]
+    demos, truth = task.collect(clean=max(1, count // 10), noisy=count, seed=UNSEEN)
     assert truth.clean_skill is not None
     assert truth.noisy_skill is not None
     true = np.concatenate([*truth.clean_skill, *truth.noisy_skill])
+    return [*demos.clean, *demos.noisy], true
+
+
+def _told(kind: str, demos: Demonstrations, recorded: list[Trajectory], seed: int) -> Array:
+    """The skill of each recorded step. (N,)"""
+    if kind in AHEAD:
+        given, asked = (_ahead(some, AHEAD[kind]) for some in (demos.all, recorded))
+        middle, spread = given.mean(0), np.maximum(given.std(0), 1e-6)
+        means = KMeans(N_TRUE, n_init=3, random_state=seed).fit((given - middle) / spread)
+        found: Array = means.predict((asked - middle) / spread)
+        return found
+    way, count = kind.split(", ")[:2]
+    if kind == BLIND:
+        demos = Demonstrations(_without_hand(demos.clean), _without_hand(demos.noisy))
+        recorded = _without_hand(recorded)
+    judge = sdil.PU(skills_from=way, n_skills=int(count)).fit(demos, seed=seed)  # type: ignore[arg-type]
+    return np.concatenate([scores.skill for scores in judge.score(recorded)])
+
+
+def _ahead(episodes: Any, steps: int) -> Array:
+    """The states so many steps ahead, or the episode's last; -1: in which stretches end. (N, 13)"""
+    if steps >= 0:
+        ahead = [e.observations[np.minimum(np.arange(len(e)) + steps, len(e))] for e in episodes]
+        return np.concatenate(ahead)
+    windows = Windows(pack_given(list(episodes), sdil.get_task("errands").table().spaces), 0)
+    ends = windows.until_change(lasting_inputs(windows))
+    return ends.next_states_at(torch.arange(len(windows)))[0].numpy()
+
+
+def _without_hand(episodes: Any) -> list[Trajectory]:
+    return [
+        Trajectory(np.delete(e.observations, HAND, 1), e.actions, e.rewards, e.terminated, e.id)
+        for e in episodes
+    ]
+
+
+def earn(
+    names: Sequence[str], clean: int, noisy: int, unseen: int, episodes: int, seed: int
+) -> list[dict[str, Any]]:
+    """Policies of one seed."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    demos, _ = sdil.get_task("errands").collect(clean=clean, noisy=noisy, seed=seed)
+    recorded, true = _unseen(unseen)
     judge = sdil.Judge().fit(demos, seed=seed)
-    rows = [_naive(demos, recorded, true, seed)]
+    rows = []
     for name in names:
-        learner = make(name)
+        learner = _learner(name)
         given = demos.clean_only() if name == "BC, clean" else demos
         more = {"judge": judge} if learner.takes_judge else {}
         policy: Policy = learner.fit(given, seed=seed, **more)
@@ -73,39 +140,26 @@ def run_cell(
             ran = sdil.evaluate(policy, "errands", seed=seed, episodes=episodes, acting=way)
             row[way] = 100 * ran.reward_mean
         if isinstance(policy, HierarchicalPolicy):
-            told = np.concatenate([scores.skill for scores in policy.score(recorded)])
-            row |= _agreement(true, told) | {"believed": _rand(true, _believed(policy, recorded))}
+            row["believed"] = _rand(true, _believed(policy, recorded, demos.spaces))
+        print(row, file=sys.stderr, flush=True)
         rows.append(row)
     return rows
 
 
-def _naive(demos: Any, recorded: list[Trajectory], true: Array, seed: int) -> dict[str, Any]:
-    """Clusters of single states, as many as there are sub-skills."""
-    states = np.concatenate(
-        [each.observations[: len(each)] for each in [*demos.clean, *demos.noisy]]
-    )
-    middle, spread = states.mean(0), np.maximum(states.std(0), 1e-6)
-    means = KMeans(AIMLESS + 1, n_init=10, random_state=seed).fit((states - middle) / spread)
-    asked = np.concatenate([each.observations[: len(each)] for each in recorded])
-    told = means.predict((asked - middle) / spread)
-    single = max(_rand(true, column.astype(int)) for column in asked.T)
-    return {"seed": seed, "learner": NAIVE, "single": single} | _agreement(true, told)
+def _learner(name: str) -> Any:
+    if name == "scored BC":
+        return sdil.ScoredBC()
+    if name.startswith("BC"):
+        return sdil.BC()
+    _, kind, count = name.split(", ")
+    return sdil.SDIL(skills_from=kind, n_skills=int(count))  # type: ignore[arg-type]
 
 
-def _believed(policy: HierarchicalPolicy, recorded: list[Trajectory]) -> Array:
-    """The likeliest skill of each step by `f_uni`, which sees nothing ahead. (N,)"""
-    windows = Windows(pack_given(recorded, policy.spaces), policy.look_back, policy.inputs)
+def _believed(policy: HierarchicalPolicy, recorded: list[Trajectory], spaces: Spaces) -> Array:
+    """The likeliest skill of each step by `f_uni`. (N,)"""
+    windows = Windows(pack_given(recorded, spaces), policy.look_back, policy.inputs)
     found: Array = policy._acting.selection_of_all(windows).argmax(1).numpy()
     return found
-
-
-def _agreement(true: Array, told: Array) -> dict[str, Any]:
-    named = true != AIMLESS
-    return {
-        "truth": _rand(true, told),
-        "named": _rand(true[named], told[named]),
-        "skills": told.tolist(),
-    }
 
 
 def _rand(one: Array, other: Array) -> float:
@@ -115,8 +169,12 @@ def _rand(one: Array, other: Array) -> float:
 def main(
     clean: int = 10,
     noisy: int = 300,
-    steps: tuple[int, ...] = (1, 7, 8),
-    stretches: tuple[int, ...] = (2, 4, 7, 8, 16),
+    steps: tuple[int, ...] = (7,),
+    stretches: tuple[int, ...] = (2, 4, 6, 7, 8, 16),
+    earning: tuple[str, ...] = (
+        *("BC, clean", "BC, pooled", "scored BC", "SDIL, steps, 1", "SDIL, steps, 8"),
+        *(f"SDIL, stretches, {k}" for k in (2, 4, 7, 8, 16)),
+    ),
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4),
     unseen: int = 100,
     episodes: int = 500,
@@ -128,8 +186,9 @@ def main(
     Args:
         clean: Clean demonstrations.
         noisy: Noisy ones.
-        steps: Numbers of skills of single steps, as in the paper.
-        stretches: Numbers of skills of stretches.
+        steps: Numbers of skills of single steps, as in the paper, that are discovered.
+        stretches: Numbers of skills of stretches that are.
+        earning: Learners whose reward is measured, such as "SDIL, stretches, 7".
         seeds: 120 and more are for development.
         unseen: Noisy demonstrations, and a tenth as many clean ones, that skills are compared on.
         episodes: For the reward.
@@ -137,57 +196,54 @@ def main(
         json: Save everything to this file.
     """
     about = begin(clean=clean, noisy=noisy, seeds=list(seeds), unseen=unseen, episodes=episodes)
-    names = [
-        *("BC, clean", "BC, pooled", "scored BC"),
-        *(f"SDIL, steps, {k}" for k in steps),
-        *(f"SDIL, stretches, {k}" for k in stretches),
-    ]
-    asked = [(names, clean, noisy, unseen, episodes, seed) for seed in seeds]
-    cells = [row for some in measure_all(run_cell, asked, workers) for row in some]
-    of = {name: [row for row in cells if row["learner"] == name] for name in (NAIVE, *names)}
-    across = {name: _across(rows) for name, rows in of.items() if "skills" in rows[0]}
-    found = [
-        (
-            name,
-            *(_mean(of[name], what) for what in ("truth", "named")),
-            f"{value:.2f}",
-            _mean(of[name], "believed"),
-        )
-        for name, value in across.items()
-    ]
-    titles = ("skills", "Rand, truth", "without aimless", "across seeds", "by what acts")
-    print(markdown(titles, found))
-    print(f"the best single input: {_mean(of[NAIVE], 'single')}\n")
-    base = np.array([row[WAYS[1]] for row in of["scored BC"]])
-    earned = [
-        (
-            name,
-            *(f"{np.mean([r[way] for r in of[name]]):.1f}" for way in WAYS),
-            paired_interval(np.array([r[WAYS[1]] for r in of[name]]) - base),
-        )
-        for name in names
-    ]
-    print(markdown(("learner", *WAYS, "against scored BC, without circles"), earned))
-    targets = []
-    best = f"SDIL, stretches, {AIMLESS + 1}"
-    if best in across:
-        rand = float(np.mean([row["truth"] for row in of[best]]))
-        targets.append(Target(f"{best}: Rand index against the truth", rand, at_least=0.6))
-        if len(seeds) > 1:
-            targets.append(Target(f"{best}: across seeds", across[best], at_least=0.5))
-    for row in cells:
-        row.pop("skills", None)
-    finish(about, cells, targets, json)
+    sizes = clean, noisy, unseen
+    kinds = [*(f"steps, {k}" for k in steps), *(f"stretches, {k}" for k in stretches)]
+    cells = measure_all(find_skills, [(kinds, *sizes, seed) for seed in seeds], workers)
+    found = [row for some in cells for row in some]
+    targets = _tell_found(found, [*AHEAD, *kinds, BLIND])
+    earned = []
+    if earning:
+        asked = [(earning, *sizes, episodes, seed) for seed in seeds]
+        earned = [row for some in measure_all(earn, asked, workers) for row in some]
+        _tell_earned(earned, earning)
+    for row in found:
+        row.pop("skills")
+    finish(about, [*found, *earned], targets, json)
 
 
-def _across(rows: list[dict[str, Any]]) -> float:
-    """The mean over pairs of seeds; 1 where there is a single one."""
-    pairs = combinations([row["skills"] for row in rows], 2)
-    return float(np.mean([_rand(np.array(a), np.array(b)) for a, b in pairs] or [1.0]))
+def _tell_found(rows: list[dict[str, Any]], kinds: Sequence[str]) -> list[Target]:
+    table, targets = [], []
+    for kind in kinds:
+        mine = [row for row in rows if row["kind"] == kind]
+        pairs = [_rand(a["skills"], b["skills"]) for a, b in combinations(mine, 2)]
+        across = float(np.mean(pairs or [1.0]))
+        truth = float(np.mean([row["truth"] for row in mine]))
+        least = min(row["truth"] for row in mine)
+        named = np.mean([row["named"] for row in mine])
+        table.append((kind, f"{truth:.2f}", f"{least:.2f}", f"{named:.2f}", f"{across:.2f}"))
+        if kind == f"stretches, {N_TRUE}":
+            targets = [
+                Target(f"{kind}: Rand index against the truth", truth, at_least=0.6),
+                Target(f"{kind}: Rand index across seeds", across, at_least=0.5),
+            ]
+    titles = ("skills", "Rand, truth", "lowest", "aimless steps apart", "across seeds")
+    print(markdown(titles, table))
+    single = np.mean([row["single"] for row in rows if "single" in row])
+    print(f"the single input that tells most: {single:.2f}\n", flush=True)
+    return targets
 
 
-def _mean(rows: list[dict[str, Any]], what: str) -> str:
-    return f"{np.mean([row[what] for row in rows]):.2f}" if what in rows[0] else ""
+def _tell_earned(rows: list[dict[str, Any]], names: Sequence[str]) -> None:
+    of = {name: [row for row in rows if row["learner"] == name] for name in names}
+    base = np.array([row[WAYS[1]] for row in of.get("scored BC", of[names[0]])])
+    table = []
+    for name in names:
+        means = (f"{np.mean([row[way] for row in of[name]]):.1f}" for way in WAYS)
+        ahead = paired_interval(np.array([row[WAYS[1]] for row in of[name]]) - base)
+        believed = [row["believed"] for row in of[name] if "believed" in row]
+        table.append((name, *means, ahead, f"{np.mean(believed):.2f}" if believed else ""))
+    against = "against scored BC, without circles"
+    print(markdown(("learner", *WAYS, against, "Rand, what acts"), table))
 
 
 if __name__ == "__main__":

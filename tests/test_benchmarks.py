@@ -49,8 +49,9 @@ SMALLEST = {
     "many_workers": ("--steps 1000 --workers 1 2 --parts 2", 2),
     "page_speed": ("--steps 1000 --repeats 1", 8),
     "skills": (
-        "--clean 4 --noisy 20 --steps 1 --stretches 7 --seeds 120 --unseen 10 --episodes 5",
-        6,
+        "--clean 4 --noisy 20 --steps 2 --stretches 7 --seeds 120 --unseen 10 --episodes 5 "
+        "--earning BC",
+        8,
     ),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }

@@ -305,7 +305,6 @@ def test_bad_steps_are_the_lowest_by_threshold_and_share(demos):
         SDIL(distillation="prob"),
         SDIL(adv_weight=0.5, negative_below=1.0),
         SDIL(next_state=False),
-        SDIL(skills_from="stretches"),
         SDIL(n_skills=1),
         SDIL(look_back=0),
     ],

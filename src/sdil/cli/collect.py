@@ -52,10 +52,11 @@ def collect(
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
             another place; DoorKey: most steps are random; errands: the same sub-skills in other
             sequences, with things brought to the wrong place; sepsis: what clinicians did;
-            pointmaze: they head to other goals). segments: good stretches interrupted by bad ones, whose
-            places are known (grids: detours and random steps; pointmaze: detours, hesitation,
-            tremor; pick-place and drawer-open: defects in the acting). worst: every step leads
-            farthest from the goal (grids). If not given, the first of these that the task has.
+            pointmaze: they head to other goals). segments: good stretches interrupted by bad ones,
+            whose places are known (FourRooms and DoorKey: detours and random steps; pointmaze:
+            detours, hesitation, tremor; pick-place and drawer-open: defects in the acting). worst:
+            every step leads farthest from the goal (FourRooms, DoorKey). If not given, the first
+            of these that the task has.
         clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
         noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
         source: pusht only: the Zarr store with people's episodes, which you have to have.

@@ -154,7 +154,7 @@ class Errands(gym.Env[Array, np.int64]):
         """Go there, to draw it."""
         self._state = state
 
-    def render(self) -> Array:  # type: ignore[override]  # Gymnasium's own is less exact
+    def render(self) -> Array:
         return self.draw(observe(self._state))
 
     @staticmethod
