@@ -10,6 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 import sdil
 from sdil import PU, SDIL, Demonstrations, InputError, Trajectory, load_policy
 from sdil.algorithms import load_judge
+from sdil.explanation.explain import explain
 from sdil.skills.stretches import MOVING, cluster_stretches, lasting_inputs
 from sdil.windows import Windows
 
@@ -136,3 +137,11 @@ def test_the_papers_judge_can_have_it_too(errands, tmp_path):
 def test_nothing_has_it_unless_asked():
     assert {each.skills_from for each in (SDIL(), SDIL.paper(), SDIL.released(), PU())} == {"steps"}
     assert SDIL.presets()["stretches"] == SDIL(skills_from="stretches")
+
+
+def test_the_page_shows_the_rooms_and_the_skills(policy, errands):
+    demos, truth = errands
+    record = explain(policy, demos, about={}, environment="sdil/errands-v0", truth=truth)
+    assert record.episodes.positions is not None  # drawn on the floor plan
+    assert record.episodes.positions[0].tolist() == demos.clean[0].observations[0, :2].tolist()
+    assert record.skills is not None

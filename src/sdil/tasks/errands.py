@@ -173,7 +173,7 @@ class Errands(gym.Env[Array, np.int64]):
         picture[DOOR[1], DOOR[0]] = (245, 245, 245) if door else (150, 105, 60)
         picture = picture.repeat(TILE, 0).repeat(TILE, 1)
         _mark(picture, (x, y), 2, (40, 110, 120))
-        _mark(picture, (things[0], things[1]), 5, (240, 240, 255))
+        _mark(picture, (things[0], things[1]), 5, (90, 120, 230))
         _mark(picture, (things[2], things[3]), 5, (250, 190, 60))
         return picture
 
