@@ -56,6 +56,11 @@ SMALLEST = {
     "seeds_at_once": ("--seeds 2 --steps 500 --updates 2 --rounds 1", 3),
     "pictures": ("--tasks doorkey-5x5 pusht --pictures 50 --filmed 3 --steps 9", 3),
     "page_speed": ("--steps 1000 --repeats 1", 8),
+    "skills": (
+        "--clean 4 --noisy 20 --steps 2 --stretches 7 --seeds 120 --unseen 10 --episodes 5 "
+        "--earning BC",
+        8,
+    ),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""

@@ -9,6 +9,11 @@ from sdil.truth import Truth
 GOOD = [np.array([True, False]), np.array([True])]
 NOISY = [np.array([True, False, False])]
 SEGMENTS = [np.array([0, 0, 2])]
+SKILLS = {
+    "clean_skill": [np.array([0, 1]), np.array([2])],
+    "noisy_skill": [np.array([2, 2, 0])],
+    "skill_names": ("fetch", "carry", "place"),
+}
 
 
 @pytest.fixture
@@ -24,10 +29,12 @@ def pool(make_episode):
         (Truth(GOOD[::-1], NOISY), "clean_good"),
         (Truth(GOOD, []), "noisy_good"),
         (Truth(GOOD, NOISY, [np.array([0, 0])]), "noisy_segment"),
+        (Truth(GOOD, NOISY, **(SKILLS | {"clean_skill": [np.array([0])]})), "clean_skill"),
+        (Truth(GOOD, NOISY, **(SKILLS | {"noisy_skill": []})), "noisy_skill"),
     ],
 )
 def test_labels_that_do_not_fit_are_named(truth, named, pool):
-    Truth(GOOD, NOISY, SEGMENTS).check_fits(pool)
+    Truth(GOOD, NOISY, SEGMENTS, **SKILLS).check_fits(pool)
     with pytest.raises(InputError, match=f"truth: {named} does not fit the trajectories"):
         truth.check_fits(pool)
 
@@ -60,6 +67,18 @@ def test_to_arrays_and_from_arrays_are_inverse(noisy, segments):
     assert back.segment_names == names
 
 
+def test_skills_are_kept_of_both_sets():
+    arrays = Truth(GOOD, NOISY, **SKILLS).to_arrays()
+    assert arrays["clean_skill"].tolist() == [0, 1, 2]
+    back = Truth.from_arrays(arrays, clean=[2, 1], noisy=[3])
+    assert [a.tolist() for a in back.clean_skill] == [[0, 1], [2]]
+    assert [a.tolist() for a in back.noisy_skill] == [[2, 2, 0]]
+    assert back.skill_names == SKILLS["skill_names"]
+    without = Truth.from_arrays(Truth(GOOD, NOISY).to_arrays(), clean=[2, 1], noisy=[3])
+    assert without.clean_skill is None
+    assert without.noisy_skill is None
+
+
 def test_labels_of_other_trajectories_are_refused():
     arrays = Truth(GOOD, NOISY).to_arrays()
     with pytest.raises(ValueError, match="3 labels for 4 steps"):
@@ -75,6 +94,10 @@ def test_labels_of_other_trajectories_are_refused():
         (Truth([np.ones((2, 3)), GOOD[1]], NOISY), "clean_good does not fit the trajectories"),
         (Truth(GOOD, NOISY, [np.array([0, 0, 200])]), "step 2: 200 is not a whole number"),
         (Truth(GOOD, NOISY, SEGMENTS, ("good", "bad")), "step 2: 2 is not .* from 0 to 1"),
+        (
+            Truth(GOOD, NOISY, **(SKILLS | {"skill_names": ("fetch", "carry")})),
+            "clean_skill, episode 'b', step 0: 2 is not .* from 0 to 1",
+        ),
     ],
 )
 def test_what_is_no_label_is_refused_where_it_is_written(truth, message, pool):

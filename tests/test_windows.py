@@ -85,6 +85,22 @@ def test_actions_that_are_vectors_are_looked_back_at_whole(look_back):
         np.testing.assert_array_equal(batch.past_states[7, slot], items[1].observations[past])
 
 
+def test_a_stretch_ends_with_a_change_or_with_its_episode():
+    """Entry 0 changes all the time, entry 1 with steps 1 and 3 of the first episode."""
+    first = np.array([[0, 5], [1, 5], [2, 6], [3, 6], [4, 5], [5, 5]], np.float32)
+    other = np.array([[9, 5], [8, 5]], np.float32)  # its last observation is not known
+    demos = Demonstrations(
+        [Trajectory(first, np.zeros(5, int)), Trajectory(other, np.zeros(2, int))]
+    )
+    windows = Windows(demos.clean, 0)
+    assert windows.stretch_ends(torch.tensor([1])).tolist() == [1, 1, 3, 3, 4, 6, 6]
+    assert windows.stretch_ends(torch.tensor([0, 1])).tolist() == [0, 1, 2, 3, 4, 5, 6]
+    states, exists = windows.until_change(torch.tensor([1])).next_states_at(torch.arange(7))
+    assert states[:, 0].tolist() == [2, 2, 4, 4, 5, 0, 0]
+    assert exists.tolist() == [True] * 5 + [False] * 2
+    assert windows.next_states_at(torch.arange(7))[0][:, 0].tolist() == [1, 2, 3, 4, 5, 8, 0]
+
+
 def test_windows_do_not_copy_the_data(demos):
     windows = Windows(demos.all, 5)
     assert np.shares_memory(windows.observations.numpy(), demos.clean.observations)

@@ -16,7 +16,7 @@ from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.spaces import Array
 
-_MOST_SEGMENTS = 128  # their numbers are stored in a byte
+_MOST_NUMBERS = 128  # of segments and of skills: each is stored in a byte
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,12 @@ class Truth:
     """Per noisy trajectory (T,): index into `segment_names`, where segments are known."""
     segment_names: tuple[str, ...] = ()
     """What the segment numbers stand for."""
+    clean_skill: list[Array] | None = None
+    """Per clean trajectory (T,): index into `skill_names`, where it is known what was done."""
+    noisy_skill: list[Array] | None = None
+    """Per noisy trajectory (T,): likewise; the one is known where the other is."""
+    skill_names: tuple[str, ...] = ()
+    """What the skill numbers stand for."""
 
     def check_fits(self, demos: Demonstrations) -> None:
         """Raise unless there is one label for each step of these demonstrations."""
@@ -39,6 +45,8 @@ class Truth:
             ("clean_good", self.clean_good, demos.clean),
             ("noisy_good", self.noisy_good, demos.noisy),
             ("noisy_segment", self.noisy_segment, demos.noisy),
+            ("clean_skill", self.clean_skill, demos.clean),
+            ("noisy_skill", self.noisy_skill, demos.noisy),
         ):
             if labels is None:
                 continue
@@ -49,9 +57,10 @@ class Truth:
                 self._check(name, np.asarray(values), f"episode {trajectories.ids[i]!r}, step")
 
     def _check(self, name: str, values: Array, where: str) -> None:
-        """Raise where a label is neither yes nor no, or no segment's number."""
-        number = name == "noisy_segment"
-        top = min(len(self.segment_names) or _MOST_SEGMENTS, _MOST_SEGMENTS) - 1 if number else 1
+        """Raise where a label is neither yes nor no, or the number of no segment or skill."""
+        number = not name.endswith("good")
+        names = self.segment_names if name == "noisy_segment" else self.skill_names
+        top = min(len(names) or _MOST_NUMBERS, _MOST_NUMBERS) - 1 if number else 1
         if values.dtype.kind not in "biuf":
             raise InputError(f"truth: {name} is {values.dtype}, not numbers or True and False")
         good = (values >= 0) & (values <= top) & (values == np.floor(values))  # NaN is neither
@@ -69,6 +78,10 @@ class Truth:
         if self.noisy_segment is not None:
             arrays["noisy_segment"] = _join(self.noisy_segment, np.int8)
             arrays["segment_names"] = np.array(self.segment_names)
+        if self.clean_skill is not None and self.noisy_skill is not None:
+            arrays["clean_skill"] = _join(self.clean_skill, np.int8)
+            arrays["noisy_skill"] = _join(self.noisy_skill, np.int8)
+            arrays["skill_names"] = np.array(self.skill_names)
         return arrays
 
     @staticmethod
@@ -78,7 +91,9 @@ class Truth:
         """The inverse of `to_arrays`, given how many steps each trajectory has."""
         segments = arrays.get("noisy_segment")
         names = () if segments is None else tuple(str(s) for s in arrays["segment_names"])
-        empty = Truth([], [], segment_names=names)
+        skills = "clean_skill" in arrays
+        skill_names = tuple(str(s) for s in arrays["skill_names"]) if skills else ()
+        empty = Truth([], [], segment_names=names, skill_names=skill_names)
 
         def cut(name: str, values: Array, lengths: Sequence[int], dtype: Any) -> list[Array]:
             if values.shape != (sum(lengths),):
@@ -94,6 +109,13 @@ class Truth:
                 None if segments is None else cut("noisy_segment", segments, noisy, np.int8)
             ),
             segment_names=names,
+            clean_skill=(
+                cut("clean_skill", arrays["clean_skill"], clean, np.int8) if skills else None
+            ),
+            noisy_skill=(
+                cut("noisy_skill", arrays["noisy_skill"], noisy, np.int8) if skills else None
+            ),
+            skill_names=skill_names,
         )
 
 

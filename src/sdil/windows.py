@@ -110,6 +110,8 @@ class Windows:
         last = self.left == 0
         final = torch.from_numpy(np.repeat(trajectories.has_final, trajectories.lengths))
         self.has_next = ~last | final
+        self.following = self.rows + 1
+        """The row of the state that discovery sees beside the window; see `until_change`. (N,)"""
         terminated = torch.from_numpy(np.repeat(trajectories.terminated, trajectories.lengths))
         self.ended = last & terminated
         """Whether the task itself ended the episode with this step. (N,)"""
@@ -135,6 +137,25 @@ class Windows:
         some = copy(self)
         some.observations = self.observations.index_select(1, inputs)
         return some
+
+    def until_change(self, lasting: Tensor) -> Windows:
+        """The same steps, but what follows each is the state in which its stretch ends: the one
+        after the next change of one of these entries of the observation, or the episode's last."""
+        some, ends = copy(self), self.stretch_ends(lasting)
+        some.following = self.rows[ends] + 1
+        some.has_next = self.has_next[ends]
+        return some
+
+    def stretch_ends(self, lasting: Tensor) -> Tensor:
+        """The last step of each step's stretch: an entry changes with it, or it is the episode's
+        last. (N,)"""
+        after = torch.where(self.has_next, self.rows + 1, self.rows)
+        ends = self.left == 0
+        seen = self.observations.index_select(1, lasting)
+        for part in self.parts():
+            ends[part] |= (seen[after[part]] != seen[self.rows[part]]).any(1)
+        last = torch.where(ends)[0]
+        return last[torch.searchsorted(last, torch.arange(len(self)))]
 
     def parts(self) -> tuple[Tensor, ...]:
         """The numbers of all steps, some thousands at a time: what fits into memory."""
@@ -171,7 +192,7 @@ class Windows:
     def next_states_at(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
         exists = self.has_next.index_select(0, index)
-        rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
+        rows = torch.where(exists, self.following.index_select(0, index), 0)
         self._ask_for(rows)
         states = _take(self.observations, rows)
         return states.mul_(_spread(exists, states)), exists

@@ -160,6 +160,7 @@ class SDIL(DiscoveryFields):
             "paper": cls.paper(),
             "paper-without-adv": replace(cls.paper(), adv_weight=0.0),
             "released": cls.released(),
+            "stretches": cls(skills_from="stretches"),
         }
 
     def fit(
@@ -289,6 +290,7 @@ class SDIL(DiscoveryFields):
                 discovery.model,
                 discovery.steps.inputs,
                 discovery.skill_optimality,
+                lasting=discovery.steps.lasting,
                 seed=seed,
             )
         policy = HierarchicalPolicy(
@@ -298,6 +300,7 @@ class SDIL(DiscoveryFields):
             discovery=discovery.model,
             inputs=discovery.steps.inputs,
             skill_optimality=discovery.skill_optimality,
+            lasting=discovery.steps.lasting,
             predicts=self.predicts,
             judge=judge,
             learner=self.name,

@@ -15,7 +15,7 @@ from sdil.files import refuse_existing
 from sdil.formats.folder import save_demonstrations
 from sdil.tasks import get_task
 
-GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8"]
+GridName = Literal["fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "errands"]
 ControlName = Literal["pointmaze", "pick-place", "drawer-open", "pusht"]
 GridPictures = Literal[
     "fourrooms-images", "doorkey-5x5-images", "doorkey-6x6-images", "doorkey-8x8-images"
@@ -52,13 +52,15 @@ def collect(
         noisy: Number of noisy episodes; 600 if not given, in pusht all others.
         seed: Everything random follows from it.
         expert: Who demonstrates: a planner (shortest paths; in sepsis value iteration), or a PPO
-            agent trained beforehand, which sepsis has not.
+            agent trained beforehand, which errands and sepsis have not.
         noise: What is wrong with the noisy set. paper: as in the paper (FourRooms: they head to
-            another place; DoorKey: most steps are random; sepsis: what clinicians did; pointmaze:
-            they head to other goals). segments: good stretches interrupted by bad ones, whose
-            places are known (grids: detours and random steps; pointmaze: detours, hesitation,
-            tremor; pick-place and drawer-open: defects in the acting). worst: every step leads
-            farthest from the goal (grids). If not given, the first of these that the task has.
+            another place; DoorKey: most steps are random; errands: the same sub-skills in other
+            sequences, with things brought to the wrong place; sepsis: what clinicians did;
+            pointmaze: they head to other goals). segments: good stretches interrupted by bad ones,
+            whose places are known (FourRooms and DoorKey: detours and random steps; pointmaze:
+            detours, hesitation, tremor; pick-place and drawer-open: defects in the acting). worst:
+            every step leads farthest from the goal (FourRooms, DoorKey). If not given, the first
+            of these that the task has.
         clean_random_steps: Share of random steps in clean episodes; the task's own if not given.
         noisy_random_steps: Share of random steps in noisy episodes; the task's own if not given.
         source: pusht only: the Zarr store with people's episodes, which you have to have.

@@ -305,12 +305,18 @@ def _cut_origin(origin: Origin, curated: Curated, sets: Mapping[str, Trajectorie
 
 def _cut_truth(truth: Truth, curated: Curated) -> Truth:
     if curated.which == "clean":
-        return replace(truth, clean_good=curated.take(truth.clean_good))
-    segments = truth.noisy_segment
+        skills = truth.clean_skill
+        return replace(
+            truth,
+            clean_good=curated.take(truth.clean_good),
+            clean_skill=None if skills is None else curated.take(skills),
+        )
+    segments, skills = truth.noisy_segment, truth.noisy_skill
     return replace(
         truth,
         noisy_good=curated.take(truth.noisy_good),
         noisy_segment=None if segments is None else curated.take(segments),
+        noisy_skill=None if skills is None else curated.take(skills),
     )
 
 

@@ -82,6 +82,7 @@ class PU(DiscoveryFields):
             discovered.cpu(),
             steps.inputs,
             discovery.skill_optimality,
+            lasting=steps.lasting,
             hyperparameters=asdict(self),
             seed=seed,
         )
@@ -100,6 +101,7 @@ class SkillJudge(FittedJudge):
         inputs: Tensor,
         skill_optimality: Tensor,
         *,
+        lasting: Tensor | None = None,
         hyperparameters: dict[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
@@ -108,6 +110,7 @@ class SkillJudge(FittedJudge):
         self.skill_optimality = skill_optimality
         """`s_k^op` of each skill. (K,)"""
         self._architecture, self._model, self._inputs = architecture, model, inputs
+        self._lasting = lasting
         self._double = deepcopy(model).double().requires_grad_(False)
 
     @property
@@ -115,14 +118,17 @@ class SkillJudge(FittedJudge):
         return (Signal("skills", True, "a step is as good as the skills it selects"),)
 
     def judge(self, packed: Trajectories) -> JudgedSteps:
-        probs = self._double.selection_of_all(
-            Windows(packed, self._architecture.look_back, self._inputs)
-        )
+        windows = Windows(packed, self._architecture.look_back, self._inputs)
+        if self._lasting is not None:
+            windows = windows.until_change(self._lasting)
+        probs = self._double.selection_of_all(windows)
         scores = step_scores(probs, self.skill_optimality.double())
         return JudgedSteps(scores.numpy(), skill_probs=probs.numpy())
 
     def tensors(self) -> dict[str, Tensor]:
         own = {"inputs": self._inputs, "skill_optimality": self.skill_optimality}
+        if self._lasting is not None:
+            own["lasting"] = self._lasting
         return {**nn.ModuleDict({"model": self._model}).state_dict(), **own}
 
     def configuration(self) -> dict[str, Any]:
@@ -134,9 +140,10 @@ class SkillJudge(FittedJudge):
     ) -> SkillJudge:
         architecture, own = SkillArchitecture(**configuration), dict(tensors)
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
+        lasting = own.pop("lasting", None)
         with torch.random.fork_rng(devices=[]):  # its weights are replaced at once
             model = SkillModel(
                 len(inputs), spaces.action, architecture, sees_next=architecture.next_state
             )
         nn.ModuleDict({"model": model}).load_state_dict(own)
-        return cls(spaces, architecture, model, inputs, skill_optimality)
+        return cls(spaces, architecture, model, inputs, skill_optimality, lasting=lasting)

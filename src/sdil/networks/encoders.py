@@ -120,7 +120,7 @@ class RecordedFeatures:
         past = torch.where(
             back <= windows.times[:, None], windows.rows[:, None] - back, absent
         )  # (N, M)
-        following = torch.where(windows.has_next, windows.rows + 1, absent)  # (N,)
+        following = torch.where(windows.has_next, windows.following, absent)  # (N,)
         parts = [windows.rows[:, None], past]
         self._rows = torch.cat([*parts, following[:, None]] if self._sees_next else parts, 1)
 

@@ -23,7 +23,7 @@ from sdil.networks.skills import SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces
-from sdil.trajectories import Trajectory
+from sdil.trajectories import Trajectories, Trajectory
 from sdil.windows import STEPS_AT_ONCE, Window, Windows
 
 Predicts = Literal["mixture", "likeliest", "mean"]
@@ -129,6 +129,7 @@ class HierarchicalPolicy(Policy):
         discovery: SkillModel,
         inputs: Tensor,
         skill_optimality: Tensor,
+        lasting: Tensor | None = None,
         predicts: Predicts = "mixture",
         judge: FittedJudge | None = None,
         learner: str = "",
@@ -145,6 +146,8 @@ class HierarchicalPolicy(Policy):
         """`s_k^op` of each skill; NaN without noisy data. (K,)"""
         self.inputs = inputs
         """The entries of an observation that are looked at: those that vary in training. (I,)"""
+        self.lasting = lasting
+        """Of these, those whose changes end a stretch, where skills are of stretches. (L,)"""
         self._architecture = architecture
         self._models = nn.ModuleDict({"acting": acting, "discovery": discovery})
         self._acting = deepcopy(acting).double().requires_grad_(False)
@@ -164,7 +167,7 @@ class HierarchicalPolicy(Policy):
             return scores
         packed = pack_given(trajectories, self.spaces)
         with computing_on(device):
-            windows = Windows(self.seen(packed), self.look_back, self.inputs)
+            windows = self._windows(packed)
         probs = packed.split_steps(self._discovery.selection_of_all(windows).numpy())
         return [
             replace(s, skill=p.argmax(1), skill_probs=p) for s, p in zip(scores, probs, strict=True)
@@ -172,14 +175,18 @@ class HierarchicalPolicy(Policy):
 
     def embeddings(self, trajectories: Sequence[Trajectory], steps: Array) -> Array:
         """`z'_t` of these steps by `f_bi`, counted over all trajectories. (n, d_z)"""
-        packed = pack_given(trajectories, self.spaces)
-        windows = Windows(self.seen(packed), self.look_back, self.inputs)
+        windows = self._windows(pack_given(trajectories, self.spaces))
         encoder, found = self._discovery.encoder, []
         with torch.no_grad():
             for part in torch.from_numpy(steps).split(STEPS_AT_ONCE):
                 following = windows.next_states_at(part) if encoder.sees_next else None
                 found.append(encoder(windows.at(part), following))
         return torch.cat(found).numpy()
+
+    def _windows(self, packed: Trajectories) -> Windows:
+        """As discovery saw them."""
+        windows = Windows(self.seen(packed), self.look_back, self.inputs)
+        return windows if self.lasting is None else windows.until_change(self.lasting)
 
     @property
     def prototypes(self) -> Array:
@@ -202,6 +209,7 @@ class HierarchicalPolicy(Policy):
             **self._models.state_dict(),
             "inputs": self.inputs,
             "skill_optimality": self.skill_optimality,
+            **({} if self.lasting is None else {"lasting": self.lasting}),
         }
 
     def configuration(self) -> dict[str, Any]:
@@ -215,6 +223,7 @@ class HierarchicalPolicy(Policy):
         predicts: Predicts = sizes_of.pop("predicts")
         architecture = SkillArchitecture(**sizes_of)
         inputs, skill_optimality = own.pop("inputs"), own.pop("skill_optimality")
+        lasting = own.pop("lasting", None)
         sizes = len(inputs), spaces.action
         acting = SkillModel(*sizes, architecture, sees_next=False)
         as_found = replace(architecture, history=False)
@@ -227,5 +236,6 @@ class HierarchicalPolicy(Policy):
             discovery=discovery,
             inputs=inputs,
             skill_optimality=skill_optimality,
+            lasting=lasting,
             predicts=predicts,
         )

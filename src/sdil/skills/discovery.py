@@ -7,6 +7,7 @@ usage. Departures from the paper:
   `T <- T + grad` have the sign reversed.
 - Usage entropy. As written, K = 8 skills collapse to two. Its weight is 0 in `SDIL.paper()`.
 - A fixed share of each batch is drawn from the clean set, however small that is.
+- With `skills_from="stretches"`, off by default, skills are those of stretches (`stretches.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ from sdil.skills.pairs_on_device import find_pairs_on_device
 from sdil.skills.repeated import Repeated
 from sdil.skills.steps import TrainingSteps
 from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
-
-_HISTOGRAM_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,8 @@ def discovery_loss(
     outputs = pi_low.act(batch.states, skills)
     terms = {"imitation": model.head.nll(outputs, batch.actions, "mean")}  # Eq. 3, L_imi
     figures = {"skill": log_probs.detach().argmax(1)}  # the most probable one (B,)
+    if settings.skills_from == "stretches":
+        terms["stretches"] = F.nll_loss(log_probs, batch.clusters)
     if settings.usage_weight > 0:
         mean = log_probs.exp().mean(0)  # (K,)
         terms["usage_entropy"] = settings.usage_weight * (mean @ mean.log())
@@ -183,7 +184,7 @@ class Discovery:
                 self._estimate_optimality()
             if self.scores is not None:
                 noisy = self.scores[self.steps.noisy].cpu()
-                counts = torch.histc(noisy, _HISTOGRAM_BINS, -1.0, 1.0)
+                counts = torch.histc(noisy, bins=10, min=-1.0, max=1.0)
                 figures["scores"] = (counts / counts.sum()).tolist()
             if on_epoch is not None:
                 known = None if self.scores is None else self.scores[self.steps.noisy].cpu()

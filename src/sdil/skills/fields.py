@@ -38,6 +38,10 @@ class DiscoveryFields:
     """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
     usage_weight: Weight = 3.0
     """Weight of the entropy that keeps skills alive; 0 as in the paper."""
+    skills_from: Literal["steps", "stretches"] = "steps"
+    """What skills tell apart. steps: single ones, as in the paper; stretches: how something that
+    lasts comes to be changed (`skills/stretches.py`). Then `f_bi` sees the state in which a stretch
+    ends instead of the next one, and learns to name the cluster of its end."""
     next_state: bool = True
     """Whether discovery sees the next state; False is the paper's SDIL*."""
     epsilon: Weight = 0.1

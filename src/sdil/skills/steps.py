@@ -13,6 +13,7 @@ from sdil.demonstrations import Demonstrations
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility
 from sdil.skills.fields import DiscoveryFields
+from sdil.skills.stretches import cluster_stretches, lasting_inputs
 from sdil.windows import Windows, as_tensor, varying_inputs
 
 
@@ -26,31 +27,35 @@ class TrainingSteps:
         """The entries of an observation that are not the same throughout: the others can teach
         nothing, and cost time. (I,)"""
         self.windows = Windows(everything, settings.look_back, self.inputs)
+        self.lasting = None if settings.skills_from == "steps" else lasting_inputs(self.windows)
+        """Of these entries, those whose changes end a stretch; None: skills are of steps. (L,)"""
         self.actions = self.windows.actions[self.windows.steps]  # (N, *action)
         self.trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)  # (N,)
         self.trajectory_is_clean = torch.arange(len(lengths)) < len(demos.clean)
         self.is_clean = self.trajectory_is_clean[self.trajectory]  # (N,)
         self.clean = torch.arange(demos.clean.n_steps)
         self.noisy = torch.arange(demos.clean.n_steps, len(self.windows))
-        self.clusters = (
-            _cluster(self.windows, settings.n_clusters, seed)
-            if settings.mi_weight > 0
-            else torch.zeros(len(self.windows), dtype=torch.int64)
-        )
-        """k-means cluster of each step's state; all 0 where nothing is paired. (N,)"""
+        self.clusters = torch.zeros(len(self.windows), dtype=torch.int64)
+        """k-means cluster of each step's stretch or state; all 0 where nothing is paired. (N,)"""
+        if self.lasting is not None:
+            self.clusters = cluster_stretches(self.windows, self.lasting, settings.n_skills, seed)
+            self.windows = self.windows.until_change(self.lasting)
+        elif settings.mi_weight > 0:
+            states = self.windows.observations, self.windows.rows
+            self.clusters = fit_clusters(*states, settings.n_clusters, seed).labels(*states)
 
     def with_clean_ones(self, optimality: Tensor) -> Tensor:
         """Scores of all steps (N,), where clean ones have 1."""
         return torch.where(self.is_clean, 1.0, optimality.float().to(self.is_clean.device))
 
     def to(self, device: torch.device) -> TrainingSteps:
-        """The same on a device; `inputs` stay on the CPU, where data sets are."""
+        """The same on a device; `inputs` and `lasting` stay on the CPU, where data sets are."""
         if self.is_clean.device.type == device.type:
             return self
         some = copy(self)
         some.windows = self.windows.to(device)
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and name != "inputs":
+            if isinstance(value, Tensor) and name not in ("inputs", "lasting"):
                 setattr(some, name, value.to(device))
         return some
 
@@ -77,9 +82,3 @@ def first_models(
     for each in (discovered, model):
         each.lean_on(steps.windows)
     return discovered, model, T
-
-
-def _cluster(windows: Windows, n_clusters: int, seed: int) -> Tensor:
-    """k-means of the standardised input states, computed once. (N,)"""
-    clusters = fit_clusters(windows.observations, windows.rows, n_clusters, seed)
-    return clusters.labels(windows.observations, windows.rows)

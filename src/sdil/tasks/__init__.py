@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sdil.tasks.task import Benchmark
 
 TASK_NAMES = (
-    *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "sepsis"),
+    *("fourrooms", "doorkey-5x5", "doorkey-6x6", "doorkey-8x8", "errands", "sepsis"),
     *("pointmaze", "pick-place", "drawer-open"),
     *("fourrooms-images", "doorkey-5x5-images", "doorkey-6x6-images", "doorkey-8x8-images"),
     "pick-place-images",
@@ -26,6 +26,7 @@ TASK_NAMES = (
 
 TASK_MODULES = {
     **{f"doorkey-{size}x{size}": "sdil.tasks.doorkey" for size in (5, 6, 8)},
+    "errands": "sdil.tasks.errands_people",
     "pointmaze": "sdil.tasks.pointmaze_people",
     "fourrooms-images": "sdil.tasks.pictures",
     **{f"doorkey-{size}x{size}-images": "sdil.tasks.pictures" for size in (5, 6, 8)},
@@ -57,6 +58,7 @@ def get_task(name: str) -> Benchmark:
 def register() -> None:
     """Tell Gymnasium about our environments."""
     gym.register("sdil/fourrooms-v0", "sdil.tasks.fourrooms:FourRooms")
+    gym.register("sdil/errands-v0", "sdil.tasks.errands:Errands")
     gym.register("sdil/sepsis-v0", "sdil.tasks.sepsis:Sepsis")
     gym.register("sdil/pointmaze-v0", "sdil.tasks.pointmaze:PointMaze")
     for arm in ("pick-place", "drawer-open"):
