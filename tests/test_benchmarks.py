@@ -53,6 +53,10 @@ SMALLEST = {
         "--updates 4 --rounds 1 --steps 600 --threads 1",
         3,
     ),
+    "images": (
+        "--tasks doorkey-5x5 --seeds 120 --clean 4 --noisy 4 --unseen 2 --episodes 5 --no-sdil-too",
+        2,
+    ),
     "seeds_at_once": ("--seeds 2 --steps 500 --updates 2 --rounds 1", 3),
     "pictures": ("--tasks doorkey-5x5 pusht --pictures 50", 2),
     "page_speed": ("--steps 1000 --repeats 1", 8),

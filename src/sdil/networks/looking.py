@@ -73,7 +73,7 @@ class Frames:
 
     def at(self, rows: Tensor) -> Tensor:
         """On the device. (B, *kept)"""
-        if self._rows.device == self._device:
+        if self._rows.device.type == self._device.type:
             return self._rows.index_select(0, rows.to(self._device, non_blocking=True))
         found = self._rows.index_select(0, rows)
         return found.pin_memory().to(self._device, non_blocking=True)
