@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.fetching import Fetching
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
 
@@ -96,6 +97,7 @@ class Windows:
         """With `inputs`, only these entries of each observation: a copy, and a smaller one."""
         self.look_back = look_back
         self.observations = as_tensor(trajectories.observations)
+        self.fetch = Fetching(trajectories.observations)
         if inputs is not None and len(inputs) < self.observations.shape[1]:
             self.observations = self.observations.index_select(1, inputs)
         self.actions = as_tensor(trajectories.actions)
@@ -141,11 +143,17 @@ class Windows:
     def at(self, index: Tensor) -> Window:
         """The windows of these steps."""
         rows = self.rows.index_select(0, index)
+        self._fetch(rows, self.look_back)
         if self.look_back == 0:  # then steps and times are not looked at
             return cut(self.observations, self.actions, rows, rows, rows, 0)
         steps = self.steps.index_select(0, index)
         times = self.times.index_select(0, index)
         return cut(self.observations, self.actions, rows, steps, times, self.look_back)
+
+    def _fetch(self, rows: Tensor, before: int = 0) -> None:
+        """Ask for rows that lie in a file; those on a device do not."""
+        if self.fetch.lies_in_file and self.observations.device.type == "cpu":
+            self.fetch(rows.cpu().numpy(), before)
 
     def actions_at(self, index: Tensor) -> Tensor:
         """The actions taken at these steps. (B, *action)"""
@@ -164,6 +172,7 @@ class Windows:
         """`s_{t+1}`, zero where the data ends at `s_t`, and where it exists. For discovery only."""
         exists = self.has_next.index_select(0, index)
         rows = torch.where(exists, self.rows.index_select(0, index) + 1, 0)
+        self._fetch(rows)
         states = _take(self.observations, rows)
         return states.mul_(_spread(exists, states)), exists
 

@@ -16,10 +16,13 @@ from sdil.cli import main
 from sdil.errors import InputError
 from sdil.formats import importing
 from sdil.formats.cameras import parse_size, resize
+from sdil.formats.data import load_demonstrations
 from sdil.formats.importing import import_source, work_folder
 from sdil.formats.reading import open_reading
 from sdil.formats.recognise import parse_address
+from sdil.formats.scores import ScoredSet, write_scores
 from sdil.observations import is_packed, parts_of, unpack_observations
+from sdil.scores import StepScores
 
 DATA = episodes()
 
@@ -269,3 +272,30 @@ def test_the_command_line(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "--features obs/image,obs/state --image-size 8" in said
     assert "picture, left out" not in said
+
+
+@pytest.mark.parametrize("way", ["in place", "imported"])
+def test_pictures_come_back_in_their_own_format(tmp_path, way):
+    """What is kept of an episode that was looked at with its camera has its frames, too."""
+    path = write_robomimic(tmp_path / "a.hdf5")
+    data = f"{path}?clean=0,1&features=obs/image,obs/state&image_size=8&every=2"
+    if way == "imported":
+        import_source(open_reading(parse_address(data)), tmp_path / "folder")
+        data = str(tmp_path / "folder")
+    demos = load_demonstrations(data)
+    sets = {
+        name: ScoredSet(
+            some.ids, [StepScores(np.where(np.arange(n) < 2, 0.9, -0.9)) for n in some.lengths]
+        )
+        for name, some in (("clean", demos.clean), ("noisy", demos.noisy))
+    }
+    write_scores(tmp_path / "scores.csv", sets)
+    out = tmp_path / "out.hdf5"
+    arguments = ["export", tmp_path / "scores.csv", "--data", data, "--to", f"same:{out}"]
+    assert main([*map(str, arguments), "--curated"]) == 0
+    kept = sdil.open_source(out)
+    assert len(kept.episodes) == len(DATA)
+    for i, e in enumerate(DATA):
+        frames = kept.read(i, ["obs/image"]).values["obs/image"]
+        steps = len(e["action"]) if i < 2 else 4  # of the noisy ones, two steps of two frames
+        np.testing.assert_array_equal(frames, e["image"][: steps + 1])

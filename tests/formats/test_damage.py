@@ -55,6 +55,18 @@ def write_lerobot_2(path):
     return write_lerobot(path, version="v2.1")
 
 
+def write_lerobot_films(path):
+    from lerobot_layouts import TOP, write_lerobot
+
+    return write_lerobot(path, version="v3.0", cameras=(TOP,))
+
+
+def write_lerobot_pictures(path):
+    from lerobot_layouts import TOP, write_lerobot
+
+    return write_lerobot(path, version="v2.1", pictures=(TOP,))
+
+
 LAYOUTS = {
     "robomimic": (write_robomimic, "a.hdf5"),
     "aloha": (write_aloha, "aloha"),
@@ -69,9 +81,20 @@ LAYOUTS = {
     "duckdb": (write_table, "j.duckdb"),
     "lerobot 3": (write_lerobot_3, "k"),
     "lerobot 2": (write_lerobot_2, "l"),
+    "lerobot films": (write_lerobot_films, "m"),
+    "lerobot pictures": (write_lerobot_pictures, "n"),
 }
+CAMERAS = {
+    "robomimic": "obs/image",
+    "aloha": "observations/images/top",
+    "zarr 2": "image",
+    "zarr 3": "image",
+    "lerobot films": "observation.images.top",
+    "lerobot pictures": "observation.images.top",
+}
+"""What is read as pictures, too."""
 TRIES = int(os.environ.get("SDIL_FUZZ", "1000")) / 1000
-CASES = round(48 * TRIES)  # of each; 624 in all
+CASES = round(48 * TRIES)  # of each; 720 in all
 
 
 def files_of(path):
@@ -182,7 +205,7 @@ def damage_csv(file, random, way):
     file.write_text("\n".join(lines))
 
 
-def read_everything(path):
+def read_everything(path, camera=None):
     """As `sdil.read` and `sdil inspect` do."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -190,11 +213,14 @@ def read_everything(path):
         assert len(demos.clean) >= 1
         assert np.isfinite(demos.clean.observations).all()
         find_oddities(open_reading(parse_address(path).with_choices(clean="0-1")))
+        if camera is not None:
+            seen = sdil.read(path, clean="0-1", features=camera, image_size=8)
+            assert seen.spaces.observation.shape == (8, 8, 3)
 
 
-def complaint_of(path):
+def complaint_of(path, camera=None):
     try:
-        read_everything(path)
+        read_everything(path, camera)
     except InputError as error:
         return str(error)
     return None
@@ -207,7 +233,8 @@ def test_damage_is_an_input_error_or_harmless(tmp_path, layout):
     if layout.startswith(("lerobot", "zarr")):
         pytest.importorskip("pyarrow" if "lerobot" in layout else "zarr")
     whole = write(tmp_path / name)
-    read_everything(whole)
+    camera = CAMERAS.get(layout)
+    read_everything(whole, camera)
     refused = 0
     for case in range(CASES):
         random = np.random.default_rng([case, sum(map(ord, layout))])
@@ -215,7 +242,7 @@ def test_damage_is_an_input_error_or_harmless(tmp_path, layout):
         copy.parent.mkdir()
         (shutil.copytree if whole.is_dir() else shutil.copy)(whole, copy)
         damage(copy, random)
-        said = complaint_of(copy)
+        said = complaint_of(copy, camera)
         refused += said is not None
         assert said is None or str(copy.parent) in said or "episode" in said
         assert len(said or "") < 1500

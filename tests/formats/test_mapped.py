@@ -6,6 +6,8 @@ import gymnasium as gym
 import h5py
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from minari import MinariDataset
 
 import sdil
@@ -271,3 +273,66 @@ def test_episodes_that_lie_in_a_file_stay_there(tmp_path, space):
     assert mixed.clean[0] == d
     sdil.save_demonstrations(chosen, tmp_path / "y")
     assert sdil.load_demonstrations(tmp_path / "y") == chosen
+
+
+def test_one_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path, space):
+    folder = tmp_path / "x"
+    demos = make(space)
+    sdil.save_demonstrations(demos, folder)
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.stat().st_size]
+    random = np.random.default_rng(0)
+    refused = 0
+    for i in range(60):
+        path = files[i % len(files)]
+        content = path.read_bytes()
+        at = int(random.integers(len(content)))
+        if i % 2 and path.suffix == ".hdf5":  # headers, of which there are few
+            at = len(content) - 1 - at % 4_000
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << i % 8]) + content[at + 1 :])
+        try:
+            assert sdil.load_demonstrations(folder) == demos
+        except InputError:
+            refused += 1
+        path.write_bytes(content)
+    assert refused
+    assert sdil.load_demonstrations(folder) == demos
+
+
+NUMBERS = [np.uint8, np.int16, np.int64, np.float32, np.float64]
+SHAPES = [(), (3,), (1,), (2, 3), (9, 8), (8, 9, 3), (3, 8, 8)]
+
+
+@given(
+    parts=st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b/c", "b/d/e", "z"]), *map(st.sampled_from, (NUMBERS, SHAPES))
+        ),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda part: part[0],
+    ),
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    final=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_parts_there_are_survive(tmp_path_factory, parts, lengths, final, seed):
+    random = np.random.default_rng(seed)
+    episodes = []
+    for n in lengths:
+        seen = {}
+        for name, number, shape in parts:
+            at = seen
+            *path, last = name.split("/")
+            for key in path:
+                at = at.setdefault(key, {})
+            at[last] = random.integers(0, 200, (n + final, *shape)).astype(number)
+        episodes.append(sdil.Trajectory(seen, random.integers(0, 3, n)))
+    demos = sdil.Demonstrations(episodes[:1], episodes[1:])
+    folder = tmp_path_factory.mktemp("parts") / "x"
+    sdil.save_demonstrations(demos, folder)
+    assert sdil.load_demonstrations(folder) == demos
+    space = demos.spaces.observation
+    (episode, *_) = MinariDataset(folder / "clean-v0/data").iterate_episodes()
+    kept = nest_parts(space, unpack_observations(space, demos.clean[0].observations))
+    np.testing.assert_equal(_cut(episode.observations, lengths[0] + final), kept)
