@@ -53,8 +53,11 @@ SMALLEST = {
         "--updates 4 --rounds 1 --steps 600 --threads 1",
         3,
     ),
+    "images": (
+        "--tasks doorkey-5x5 --seeds 120 --clean 4 --noisy 4 --unseen 2 --episodes 5 --no-sdil-too",
+        2,
+    ),
     "seeds_at_once": ("--seeds 2 --steps 500 --updates 2 --rounds 1", 3),
-    "seeing": ("--task doorkey-5x5 --seeds 120 --clean 3 --noisy 5 --episodes 5 --workers 1", 1),
     "pictures": ("--tasks doorkey-5x5 pusht --pictures 50 --filmed 3 --steps 9", 3),
     "page_speed": ("--steps 1000 --repeats 1", 8),
     "skills": (

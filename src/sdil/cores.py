@@ -116,7 +116,9 @@ def wanted_device() -> torch.device:
     """Where to compute, as `computing_on` says: on the CPU, unless told."""
     import torch
 
-    return torch.device(_device.get())
+    if _device.get() == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())  # as tensors say it
 
 
 @contextmanager

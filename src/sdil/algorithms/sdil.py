@@ -225,7 +225,7 @@ class SDIL(DiscoveryFields):
         # Lines 8-14: phase 2, select and refine (`reuse.py`).
         draw = self._draw(trust, demos, judge, generator)
         if self.imitate_above < 1 and judge is None and discovery.scores is not None:
-            scores = discovery.scores[steps.noisy]
+            scores = discovery.scores[steps.noisy].cpu()
             weights = torch.where(scores > self.imitate_above, scores, 0.0)
             draw = draw_by_weight(weights, len(steps.clean), generator)
         held = None

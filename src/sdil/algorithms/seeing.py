@@ -53,12 +53,12 @@ def takes_images(kind: Kind) -> Kind:
         **named: Any,
     ) -> Any:
         with computing_on(device):
-            if not needs_encoder(demos) or trains_eyes(self, demos):
-                if encoder is not None or features is not None:
-                    raise InputError(
-                        f"{self.name} would not look through an encoder here: observations are "
-                        'vectors, or images="trained" trains its own'
-                    )
+            given = encoder is not None or features is not None
+            if given and not needs_encoder(demos):
+                raise InputError(
+                    f"{self.name} would not look through an encoder here: observations are vectors"
+                )
+            if not needs_encoder(demos) or (trains_eyes(self, demos) and not given):
                 return fit(self, demos, **named)
             return _fit_by_encoder(fit, self, demos, encoder, features, **named)
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations
+from sdil.fetching import Fetching
 from sdil.heads import make_head
 from sdil.networks.encoders import mlp
 from sdil.networks.eyes import Eye, Eyes, low_resolution
@@ -61,6 +62,7 @@ class Frames:
     def __init__(self, observations: Array, device: torch.device) -> None:
         self._device = device
         self._rows = as_tensor(observations)
+        self._fetch = Fetching(observations)
         if device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(device)
             if observations.nbytes <= _RESIDENT * free:
@@ -73,8 +75,12 @@ class Frames:
 
     def at(self, rows: Tensor) -> Tensor:
         """On the device. (B, *kept)"""
-        if self._rows.device.type == self._device.type:
+        if self._device.type == "cpu":
+            self._fetch(rows.numpy())
+            return self._rows.index_select(0, rows)
+        if self._rows.is_cuda:
             return self._rows.index_select(0, rows.to(self._device, non_blocking=True))
+        self._fetch(rows.numpy())
         found = self._rows.index_select(0, rows)
         return found.pin_memory().to(self._device, non_blocking=True)
 

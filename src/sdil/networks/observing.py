@@ -10,10 +10,10 @@ them, and signals that know a state by its return still do.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy, deepcopy
-from queue import Queue
-from threading import Thread
 from typing import Any
 
 import gymnasium as gym
@@ -41,6 +41,8 @@ FRAMES_AT_ONCE = 1_024
 """That go through the network together on a GPU,"""
 FRAMES_IN_CACHE = 32
 """and on a CPU."""
+READERS = 4
+"""Threads that read frames ahead for a GPU."""
 _REMEMBERED = 2**26  # bytes of features of frames that were seen before
 
 
@@ -253,36 +255,35 @@ def take_rows(observations: Array, rows: Array) -> Array:
 
 
 def brought(observations: Array, rows: Array, size: int, device: torch.device) -> Iterator[Tensor]:
-    """These rows on a GPU, `size` at a time: a thread reads ahead into pinned memory."""
+    """These rows on a GPU, `size` at a time, in their order: threads read ahead into pinned
+    memory, which is written to again only when its copy has arrived."""
     shape = (min(size, len(rows)), *observations.shape[1:])
     number = torch.from_numpy(np.zeros(0, observations.dtype)).dtype
-    empty: Queue[Tensor] = Queue()
-    full: Queue[tuple[Tensor, int] | BaseException | None] = Queue()
-    for _ in range(3):
-        empty.put(torch.empty(shape, dtype=number, pin_memory=True))
+    free = [torch.empty(shape, dtype=number, pin_memory=True) for _ in range(2 * READERS)]
+    reading: deque[tuple[Future[None], Tensor, int]] = deque()
+    sent: deque[tuple[torch.cuda.Event, Tensor]] = deque()
 
-    def read() -> None:
-        try:
-            for begin in range(0, len(rows), size):
-                some = rows[begin : begin + size]
-                block = empty.get()
-                np.copyto(block.numpy()[: len(some)], take_rows(observations, some))
-                full.put((block, len(some)))
-            full.put(None)
-        except BaseException as error:  # told to whoever waits
-            full.put(error)
+    def read(block: Tensor, some: Array) -> None:
+        np.copyto(block.numpy()[: len(some)], take_rows(observations, some))
 
-    Thread(target=read, daemon=True).start()
-    while (found := full.get()) is not None:
-        if isinstance(found, BaseException):
-            raise found
-        block, n = found
-        on_device = block[:n].to(device, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
-        yield on_device
-        arrived.synchronize()  # before the memory is written to again
-        empty.put(block)
+    with ThreadPoolExecutor(READERS) as pool:
+        begin = 0
+        while begin < len(rows) or reading:
+            while begin < len(rows) and (free or len(sent) > 1):
+                if not free:
+                    arrived, block = sent.popleft()
+                    arrived.synchronize()
+                    free.append(block)
+                block, some = free.pop(), rows[begin : begin + size]
+                reading.append((pool.submit(read, block, some), block, len(some)))
+                begin += size
+            done, block, n = reading.popleft()
+            done.result()
+            there = block[:n].to(device, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
+            sent.append((arrived, block))
+            yield there
 
 
 def _found(name: str) -> Features:
