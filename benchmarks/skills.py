@@ -33,6 +33,7 @@ from sdil.networks.hierarchical import HierarchicalPolicy
 from sdil.policy import Policy
 from sdil.skills.stretches import lasting_inputs
 from sdil.spaces import Array, Spaces
+from sdil.tasks.errands import table
 from sdil.tasks.errands_people import AIMLESS
 from sdil.trajectories import Trajectory
 from sdil.windows import Windows
@@ -48,6 +49,10 @@ AHEAD = {
 }
 """What plain k-means is given, as many clusters as there are sub-skills."""
 BLIND = f"stretches, {N_TRUE}, hand not seen"
+EARNING = (
+    *("BC, clean", "BC, pooled", "scored BC", "SDIL, steps, 1", "SDIL, steps, 8"),
+    *(f"SDIL, stretches, {k}" for k in (2, 4, 7, 8, 16)),
+)
 HAND = 6  # the entry of an observation that says whether the hand is full
 
 
@@ -108,7 +113,7 @@ def _ahead(episodes: Any, steps: int) -> Array:
     if steps >= 0:
         ahead = [e.observations[np.minimum(np.arange(len(e)) + steps, len(e))] for e in episodes]
         return np.concatenate(ahead)
-    windows = Windows(pack_given(list(episodes), sdil.get_task("errands").table().spaces), 0)
+    windows = Windows(pack_given(list(episodes), table().spaces), 0)
     ends = windows.until_change(lasting_inputs(windows))
     return ends.next_states_at(torch.arange(len(windows)))[0].numpy()
 
@@ -171,10 +176,7 @@ def main(
     noisy: int = 300,
     steps: tuple[int, ...] = (7,),
     stretches: tuple[int, ...] = (2, 4, 6, 7, 8, 16),
-    earning: tuple[str, ...] = (
-        *("BC, clean", "BC, pooled", "scored BC", "SDIL, steps, 1", "SDIL, steps, 8"),
-        *(f"SDIL, stretches, {k}" for k in (2, 4, 7, 8, 16)),
-    ),
+    earning: tuple[str, ...] = EARNING,
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4),
     unseen: int = 100,
     episodes: int = 500,
@@ -212,7 +214,7 @@ def main(
 
 
 def _tell_found(rows: list[dict[str, Any]], kinds: Sequence[str]) -> list[Target]:
-    table, targets = [], []
+    lines, targets = [], []
     for kind in kinds:
         mine = [row for row in rows if row["kind"] == kind]
         pairs = [_rand(a["skills"], b["skills"]) for a, b in combinations(mine, 2)]
@@ -220,14 +222,14 @@ def _tell_found(rows: list[dict[str, Any]], kinds: Sequence[str]) -> list[Target
         truth = float(np.mean([row["truth"] for row in mine]))
         least = min(row["truth"] for row in mine)
         named = np.mean([row["named"] for row in mine])
-        table.append((kind, f"{truth:.2f}", f"{least:.2f}", f"{named:.2f}", f"{across:.2f}"))
+        lines.append((kind, f"{truth:.2f}", f"{least:.2f}", f"{named:.2f}", f"{across:.2f}"))
         if kind == f"stretches, {N_TRUE}":
             targets = [
                 Target(f"{kind}: Rand index against the truth", truth, at_least=0.6),
                 Target(f"{kind}: Rand index across seeds", across, at_least=0.5),
             ]
     titles = ("skills", "Rand, truth", "lowest", "aimless steps apart", "across seeds")
-    print(markdown(titles, table))
+    print(markdown(titles, lines))
     single = np.mean([row["single"] for row in rows if "single" in row])
     print(f"the single input that tells most: {single:.2f}\n", flush=True)
     return targets
@@ -236,14 +238,14 @@ def _tell_found(rows: list[dict[str, Any]], kinds: Sequence[str]) -> list[Target
 def _tell_earned(rows: list[dict[str, Any]], names: Sequence[str]) -> None:
     of = {name: [row for row in rows if row["learner"] == name] for name in names}
     base = np.array([row[WAYS[1]] for row in of.get("scored BC", of[names[0]])])
-    table = []
+    lines = []
     for name in names:
         means = (f"{np.mean([row[way] for row in of[name]]):.1f}" for way in WAYS)
         ahead = paired_interval(np.array([row[WAYS[1]] for row in of[name]]) - base)
         believed = [row["believed"] for row in of[name] if "believed" in row]
-        table.append((name, *means, ahead, f"{np.mean(believed):.2f}" if believed else ""))
+        lines.append((name, *means, ahead, f"{np.mean(believed):.2f}" if believed else ""))
     against = "against scored BC, without circles"
-    print(markdown(("learner", *WAYS, against, "Rand, what acts"), table))
+    print(markdown(("learner", *WAYS, against, "Rand, what acts"), lines))
 
 
 if __name__ == "__main__":

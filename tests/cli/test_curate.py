@@ -15,6 +15,8 @@ from test_cli import run
 
 import sdil
 import sdil.judges.joining
+from sdil.cli.curate import _cut_truth
+from sdil.curation import Curated, Piece
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +296,13 @@ def test_the_original_is_never_touched(place, capsys):
         assert run("curate", place / "run", *options) == 2
         assert "never touched" in capsys.readouterr().err
     assert sorted(p.name for p in (place / "demos").iterdir()) == before
+
+
+@pytest.mark.parametrize(("which", "other"), [("clean", "noisy"), ("noisy", "clean")])
+def test_sub_skills_are_cut_with_their_steps(which, other):
+    demos, truth = sdil.get_task("errands").collect(clean=2, noisy=2, seed=0)
+    piece = Piece(f"{which}-1[2:5]", f"{which}-1", 2, 5, optimality=0.0, how_well=0.0, at=1)
+    curated = Curated(demos, which, "segment", [piece], kept=[], weights=[], stretches=np.empty(0))
+    cut, whole = _cut_truth(truth, curated), getattr(truth, f"{which}_skill")
+    assert [a.tolist() for a in getattr(cut, f"{which}_skill")] == [whole[1][2:5].tolist()]
+    assert getattr(cut, f"{other}_skill") is getattr(truth, f"{other}_skill")
