@@ -89,12 +89,6 @@ EQUIVALENT = (
         "where it is not worse its left end is at infinity, which shows the same last gap",
     ),
     (
-        "trajectories",
-        "@dataclass(frozen=True, eq=False)",
-        "@dataclass(frozen=True, eq=True)",
-        "the class has its own `__eq__` and `__hash__`, which a dataclass leaves alone",
-    ),
-    (
         "judges/hearing",
         "return float((1 + int((anew >= sums(values[:n_clean]) - 1e-09).sum())) / (1 + _DEALT))",
         "return float((1 + int((anew > sums(values[:n_clean]) - 1e-09).sum())) / (1 + _DEALT))",
