@@ -1,13 +1,15 @@
 """How right is the judge about people who push a T? Nobody labelled their steps.
 
     python benchmarks/pusht.py --source pusht_cchi_v7_replay.zarr --seeds 100 101
+    python benchmarks/pusht.py --source pusht_cchi_v7_replay.zarr --images --device cuda
 
 Clean are the 40 quickest episodes, noisy the other 166. Among noisy steps in which the covered
 share of the target changes, those in which it rises are told from those in which it falls, by
 scores smoothed over 9 steps; low gain is not low quality, for the hand must go round the block, so
 other steps are left out. Episodes are ranked by their mean score against the time they took, with
 no target: the clean set was chosen by that. Baselines: clones of the clean set alone (BC's
-log-likelihood, no lower than log 1e-6), and "the hand moves slowly".
+log-likelihood, no lower than log 1e-6), and "the hand moves slowly". With `--images` judge and
+clones see pictures drawn of the states.
 """
 
 from __future__ import annotations
@@ -54,17 +56,17 @@ def measure(scores: list[Array], people: pusht.People) -> dict[str, float]:
     return {"auroc": float(area or np.nan), "rank": float(spearmanr(means, quick).statistic)}
 
 
-def run_cell(source: str, seed: int) -> dict[str, Any]:
+def run_cell(source: str, seed: int, images: bool, device: str) -> dict[str, Any]:
     """One seed."""
     import torch
 
     torch.set_num_threads(1)
     people = pusht.read(source)
-    demos = people.demos
-    clones = sdil.BC().fit(demos.clean_only(), seed=seed)
+    slow = [_slowness(each.observations[:, :2], len(each)) for each in people.demos.noisy]
+    demos = pusht.read(source, images=True).demos if images else people.demos
+    judge = sdil.Judge().fit(demos, seed=seed, device=device)
+    clones = sdil.BC().fit(demos.clean_only(), seed=seed, device=device)
     likely = [np.maximum(each, np.log(1e-6)) for each in clones.log_likelihood(demos.noisy)]
-    judge = sdil.Judge().fit(demos, seed=seed)
-    slow = [_slowness(each.observations[:, :2], len(each)) for each in demos.noisy]
     return {
         "seed": seed,
         "our judge": measure([each.optimality for each in judge.score(demos.noisy)], people),
@@ -82,6 +84,8 @@ def _slowness(hand: Array, steps: int) -> Array:
 def main(
     source: Path,
     seeds: tuple[int, ...] = tuple(range(10)),
+    images: bool = False,
+    device: str = "cpu",
     workers: int = 2,
     json: Path | None = None,
 ) -> None:
@@ -90,11 +94,13 @@ def main(
     Args:
         source: The Zarr store.
         seeds: The table gives means over them; 100 and up are for development.
+        images: From pictures instead of states.
+        device: cpu, cuda or auto.
         workers: Processes.
         json: Save everything to this file.
     """
-    about = begin(source=source.name, seeds=list(seeds))
-    cells = measure_all(run_cell, [(str(source), seed) for seed in seeds], workers)
+    about = begin(source=source.name, seeds=list(seeds), images=images, device=device)
+    cells = measure_all(run_cell, [(str(source), seed, images, device) for seed in seeds], workers)
     lines = []
     for name in ("our judge", "clean likelihood alone", "the hand moves slowly"):
         found = {k: [c[name][k] for c in cells] for k in ("auroc", "rank")}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Hashable
 from dataclasses import FrozenInstanceError, replace
 
 import gymnasium as gym
@@ -450,3 +451,9 @@ def test_a_whole_number_too_large_for_an_integer_space_is_refused():
 def test_ratios_that_are_none_are_refused(demos, ratios, message):
     with pytest.raises(InputError, match=message):
         demos.split(seed=0, ratios=ratios)
+
+
+def test_what_holds_arrays_has_no_hash(demos):
+    assert not isinstance(demos, Hashable)
+    assert not isinstance(demos.clean, Hashable)
+    assert not isinstance(demos.clean[0], Hashable)

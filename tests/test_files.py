@@ -157,6 +157,40 @@ def test_a_newer_good_folder_is_never_given_up_for_an_older_one(tmp_path):
         assert not aside.exists()
 
 
+def test_where_the_last_step_fails_the_newer_good_folder_waits(tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    for place, text in ((replaced_name(folder), "old"), (folder, "new")):
+        place.mkdir()
+        (place / "m").write_text(text)
+    rename = Path.rename
+
+    def fails_for_the_newest(self, to):
+        if (self / "m").read_text() == "newest":
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", fails_for_the_newest)
+    with (
+        pytest.raises(InputError, match="Input/output error"),
+        new_folder(folder, overwrite=True, marker="m") as temporary,
+    ):
+        (temporary / "m").write_text("newest")
+    assert (replaced_name(folder) / "m").read_text() == "new"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["x[1]", "x*", "x?", "x!", "x]", "[!x]", "x^-"])
+def test_names_that_are_patterns_are_names(tmp_path, name):
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
+    of_another = tmp_path / f".x1.{dead.pid}@{host}.abc"
+    of_another.write_text("another's")
+    (tmp_path / f".{name}.{dead.pid}@{host}.abc").write_text("half")
+    write_json(tmp_path / name, {})
+    assert {p.name for p in tmp_path.iterdir()} == {name, of_another.name}
+
+
 def test_json_that_nests_too_deep_is_no_traceback(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
@@ -292,6 +326,11 @@ def test_how_much_is_needed_is_said_only_where_it_is_known(tmp_path):
         new_file(tmp_path / "x"),
     ):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    with (
+        pytest.raises(InputError, match=r"the disk is full \([\d.]+ \wB are"),
+        new_folder(tmp_path / "y", overwrite=False, marker="m"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
     assert [show_bytes(n) for n in (0, 999, 1_000, 999_999, 10**9, 10**13)] == [
         *("0 bytes", "999 bytes", "1.0 kB", "1000.0 kB", "1.0 GB", "10000.0 GB")
     ]

@@ -39,6 +39,8 @@ BOUNDED = gym.spaces.Box(np.array([0.0, 1.0]), np.array([2.0, 2.0]), dtype=np.fl
         gym.spaces.MultiDiscrete([[2, 3], [4, 5]], dtype=np.int32, start=[[0, 1], [2, 3]]),
         gym.spaces.MultiBinary(4),
         gym.spaces.MultiBinary([2, 3]),
+        gym.spaces.MultiBinary(1),
+        gym.spaces.MultiDiscrete([1, 2]),
         gym.spaces.Tuple([gym.spaces.Discrete(2), BOX]),
         gym.spaces.Dict({"b": gym.spaces.Discrete(2), "a": BOX}),
     ],

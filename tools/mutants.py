@@ -77,6 +77,24 @@ EQUIVALENT = (
         "how many means are tried decides how many starts are forgotten, not which are the best",
     ),
     (
+        "segmentation",
+        "if len(starts) > enough and stops[-1] < len(values):",
+        "if len(starts) >= enough and stops[-1] < len(values):",
+        "when starts are looked through is a matter of time: the best are never forgotten",
+    ),
+    (
+        "segmentation",
+        "left, right = (np.where(worse, left, np.inf), np.where(worse, right, -np.inf))",
+        "left, right = (np.where(worse, left, np.inf), np.where(worse, right, +np.inf))",
+        "where it is not worse its left end is at infinity, which shows the same last gap",
+    ),
+    (
+        "judges/hearing",
+        "return float((1 + int((anew >= sums(values[:n_clean]) - 1e-09).sum())) / (1 + _DEALT))",
+        "return float((1 + int((anew > sums(values[:n_clean]) - 1e-09).sum())) / (1 + _DEALT))",
+        "the tolerance is there so that no sum lies on the line",
+    ),
+    (
         "spaces",
         "if not isinstance(space, gym.spaces.Box):",
         "if True:",
@@ -131,7 +149,7 @@ def main(
     count: int = 150,
     seed: int = 0,
     workers: int = 2,
-    seconds: float = 300.0,
+    seconds: float = 60.0,
     only: tuple[str, ...] = (),
     fresh: bool = False,
     json: Path | None = None,

@@ -17,8 +17,10 @@ from sdil.judges.hearing import (
     PLENTY,
     RATHER,
     Ground,
+    _dealt_anew,
     agreement_with_others,
     chance_of_gain,
+    of_gains,
     of_groups,
     of_steps,
     separation,
@@ -236,3 +238,23 @@ def test_signals_of_time_are_not_held_against_each_other():
     assert set(without_kin("likelihood", told)) == set(told)
     alone = {n: np.zeros(3) for n in ("progress", "value")}
     assert set(without_kin("value", alone)) == {"progress", "value"}
+
+
+def test_an_action_that_nothing_is_said_of_counts_for_nothing():
+    """Steps of one trajectory did 0, 0 and 1; of 1 something is said at the last step alone."""
+    table = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, 5.0]])
+    trajectory, group = np.zeros(3, int), np.array([0, 1, 2])
+    ground = of_steps(table, np.array([0, 0, 1]), trajectory, group)
+    # dealt out anew: 1 and 3 as they are; at the last step 2/3 of 2 and 1/3 of 5, so 3, against 5
+    assert ground == of_gains(np.array([0.0, 0.0, 2.0]), group)
+
+
+def test_how_seldom_groups_stand_so_high_is_counted():
+    """Of all ways to deal five groups into two and three, the clean two stand highest in one."""
+    told = {"value": np.array([3.0, 4.0, 0.0, 1.0, 2.0])}
+    group = np.arange(5)
+    found = standing(told, np.arange(2), np.arange(2, 5), group)
+    dealt = _dealt_anew(5, 2)
+    as_high = sum(sorted(one) == [0, 1] for one in dealt.tolist())
+    assert found.chance == (1 + as_high) / (1 + len(dealt))
+    assert 0.05 < found.chance < 0.15  # one of ten

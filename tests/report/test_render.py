@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -73,13 +74,15 @@ def test_numbers_too_large_for_a_page_are_refused():
 
 def test_json_cannot_leave_its_element_and_comes_back_whole():
     value = {"</script>": ["<!--", "a & b", "\u2028\u2029", "\udc80", "ä"], "n": [np.nan, np.inf]}
-    text = _in_json(value | {"array": np.arange(2), "one": np.float32(0.5)})
+    more = {"array": np.arange(2), "one": np.float32(0.5), "where": PurePosixPath("a/b")}
+    text = _in_json(value | more)
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == {
         "</script>": ["<!--", "a & b", "\u2028\u2029", "\udc80", "ä"],
         "n": [None, None],
         "array": [0, 1],
         "one": 0.5,
+        "where": "a/b",
     }
 
 
@@ -249,6 +252,14 @@ def test_arrows_are_those_of_each_cell_rounded():
         wanted = told(episodes.positions[steps], episodes.moves[steps], skill)
         assert sent["arrows"][name] == wanted
         assert any(arrow[5] != round(arrow[5], 2) for arrow in wanted)
+
+
+def test_without_skills_arrows_have_none():
+    record = explanation(3, 4)
+    sent = data_of(render(replace(record, scores=replace(record.scores, skill=None), skills=None)))
+    arrows = [*sent["arrows"]["clean"], *sent["arrows"]["noisy"]]
+    assert arrows
+    assert {arrow[4] for arrow in arrows} == {None}
 
 
 @pytest.mark.parametrize("without", ["walls", "positions", "moves"])
