@@ -23,6 +23,7 @@ from scipy.stats import spearmanr
 
 import sdil
 from common.report import begin, finish, markdown, measure_all
+from sdil.cores import computing_on
 from sdil.spaces import Array
 from sdil.tasks import pusht
 
@@ -64,8 +65,9 @@ def run_cell(source: str, seed: int, images: bool, device: str) -> dict[str, Any
     people = pusht.read(source)
     slow = [_slowness(each.observations[:, :2], len(each)) for each in people.demos.noisy]
     demos = pusht.read(source, images=True).demos if images else people.demos
-    judge = sdil.Judge().fit(demos, seed=seed, device=device)
-    clones = sdil.BC().fit(demos.clean_only(), seed=seed, device=device)
+    with computing_on(device):
+        judge = sdil.Judge().fit(demos, seed=seed)
+        clones = sdil.BC().fit(demos.clean_only(), seed=seed)
     likely = [np.maximum(each, np.log(1e-6)) for each in clones.log_likelihood(demos.noisy)]
     return {
         "seed": seed,
