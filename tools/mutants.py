@@ -70,6 +70,46 @@ ONCE_ALIVE = (
 )
 """A module, a text in it, and what it became when no test noticed."""
 EQUIVALENT = (
+    *(
+        (
+            "windows",
+            f"{name} = {was}",
+            f"{name} = {was + 1}",
+            "how many steps are gone through at once",
+        )
+        for name, was in (("STEPS_AT_ONCE", 16384), ("STEPS_IN_CACHE", 1024))
+    ),
+    ("segmentation", "_BLOCK = 64", "_BLOCK = 65", "how many steps are gone through at once"),
+    (
+        "segmentation",
+        "enough = 2 * len(starts) + _BLOCK",
+        "enough = 2 + len(starts) + _BLOCK",
+        "when starts are looked through is a matter of time: the best are never forgotten",
+    ),
+    (
+        "segmentation",
+        "if len(starts) > enough and stops[-1] < len(values):",
+        "if len(starts) > enough and stops[-1] <= len(values):",
+        "after the last step nothing is asked of what is left",
+    ),
+    *(
+        (
+            "spaces",
+            "if -exact <= values.min() and values.max() <= exact:",
+            became,
+            "a shortcut: on the line the long way finds nothing lost either",
+        )
+        for became in (
+            "if -exact < values.min() and values.max() <= exact:",
+            "if -exact <= values.min() and values.max() < exact:",
+        )
+    ),
+    (
+        "trajectories",
+        "if self.n_steps <= steps or not (together and (np.diff(self.first_step) > 0).all()):",
+        "if self.n_steps < steps or not (together and (np.diff(self.first_step) > 0).all()):",
+        "one block of all steps is all of them",
+    ),
     (
         "segmentation",
         "_MEANS = 128",
