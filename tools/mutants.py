@@ -129,6 +129,30 @@ EQUIVALENT = (
         "where it is not worse its left end is at infinity, which shows the same last gap",
     ),
     (
+        "judges/joining",
+        "return np.where(np.isnan(signal), -1, np.searchsorted(edges, signal, side='right'))",
+        "return np.where(np.isnan(signal), -2, np.searchsorted(edges, signal, side='right'))",
+        "whatever lies below 0 is no bin",
+    ),
+    (
+        "judges/hearing",
+        "rng = np.random.default_rng(0)",
+        "rng = np.random.default_rng(1)",
+        "which of many ways to deal groups out are drawn is arbitrary",
+    ),
+    (
+        "judges/hearing",
+        "np.add.at(taken, (place, actions), 1.0)",
+        "np.add.at(taken, (place, actions), 2.0)",
+        "only shares of it are used",
+    ),
+    (
+        "judges/hearing",
+        "return 0.0 if gains[0] > 0 else 1.0",
+        "return 0.0 if gains[0] >= 0 else 1.0",
+        "gains that are all 0 were answered before",
+    ),
+    (
         "judges/hearing",
         "return float((1 + int((anew >= sums(values[:n_clean]) - 1e-09).sum())) / (1 + _DEALT))",
         "return float((1 + int((anew > sums(values[:n_clean]) - 1e-09).sum())) / (1 + _DEALT))",
