@@ -457,3 +457,23 @@ def test_what_holds_arrays_has_no_hash(demos):
     assert not isinstance(demos, Hashable)
     assert not isinstance(demos.clean, Hashable)
     assert not isinstance(demos.clean[0], Hashable)
+
+
+def test_what_is_no_trajectory_is_not_equal_to_one(demos):
+    for mine in (demos, demos.clean, demos.clean[0]):
+        assert mine != "a trajectory"
+        assert mine == AnyThing()  # it is asked in turn
+
+
+class AnyThing:
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def test_an_episode_without_a_name_is_called_an_episode():
+    with pytest.raises(InputError, match=r"^episode is empty"):
+        Trajectory(np.zeros((1, 2)), np.zeros(0, int))
+    with pytest.raises(InputError, match=r"^episode 'a' is empty"):
+        Trajectory(np.zeros((1, 2)), np.zeros(0, int), id="a")

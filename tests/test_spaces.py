@@ -31,6 +31,7 @@ BOUNDED = gym.spaces.Box(np.array([0.0, 1.0]), np.array([2.0, 2.0]), dtype=np.fl
         gym.spaces.Box(-1, 1, (3,), np.float64),
         gym.spaces.Box(np.array([0.1, -np.inf]), np.array([1 / 3, np.inf]), dtype=np.float64),
         gym.spaces.Box(0, 255, (2, 3), np.uint8),
+        gym.spaces.Box(np.array([0.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64),
         gym.spaces.Box(0, 1, (2,), np.bool_),
         gym.spaces.Discrete(5),
         gym.spaces.Discrete(3, start=2),
@@ -89,6 +90,8 @@ def test_an_empty_shape_and_the_largest_are_read():
         box = {"type": "Box", "shape": shape, "dtype": "int8", "low": ["0"], "high": ["1"]}
         found = Spaces.from_json({"observation": box, "action": box})
         assert list(found.action.shape) == shape
+    binary = {"type": "MultiBinary", "shape": [2**26]}
+    assert Spaces.from_json({"observation": binary, "action": binary}).action.shape == (2**26,)
 
 
 def test_elements_are_kept_in_shape_and_type():

@@ -70,6 +70,46 @@ ONCE_ALIVE = (
 )
 """A module, a text in it, and what it became when no test noticed."""
 EQUIVALENT = (
+    *(
+        (
+            "windows",
+            f"{name} = {was}",
+            f"{name} = {was + 1}",
+            "how many steps are gone through at once",
+        )
+        for name, was in (("STEPS_AT_ONCE", 16384), ("STEPS_IN_CACHE", 1024))
+    ),
+    ("segmentation", "_BLOCK = 64", "_BLOCK = 65", "how many steps are gone through at once"),
+    (
+        "segmentation",
+        "enough = 2 * len(starts) + _BLOCK",
+        "enough = 2 + len(starts) + _BLOCK",
+        "when starts are looked through is a matter of time: the best are never forgotten",
+    ),
+    (
+        "segmentation",
+        "if len(starts) > enough and stops[-1] < len(values):",
+        "if len(starts) > enough and stops[-1] <= len(values):",
+        "after the last step nothing is asked of what is left",
+    ),
+    *(
+        (
+            "spaces",
+            "if -exact <= values.min() and values.max() <= exact:",
+            became,
+            "a shortcut: on the line the long way finds nothing lost either",
+        )
+        for became in (
+            "if -exact < values.min() and values.max() <= exact:",
+            "if -exact <= values.min() and values.max() < exact:",
+        )
+    ),
+    (
+        "trajectories",
+        "if self.n_steps <= steps or not (together and (np.diff(self.first_step) > 0).all()):",
+        "if self.n_steps < steps or not (together and (np.diff(self.first_step) > 0).all()):",
+        "one block of all steps is all of them",
+    ),
     (
         "segmentation",
         "_MEANS = 128",
@@ -87,6 +127,30 @@ EQUIVALENT = (
         "left, right = (np.where(worse, left, np.inf), np.where(worse, right, -np.inf))",
         "left, right = (np.where(worse, left, np.inf), np.where(worse, right, +np.inf))",
         "where it is not worse its left end is at infinity, which shows the same last gap",
+    ),
+    (
+        "judges/joining",
+        "return np.where(np.isnan(signal), -1, np.searchsorted(edges, signal, side='right'))",
+        "return np.where(np.isnan(signal), -2, np.searchsorted(edges, signal, side='right'))",
+        "whatever lies below 0 is no bin",
+    ),
+    (
+        "judges/hearing",
+        "rng = np.random.default_rng(0)",
+        "rng = np.random.default_rng(1)",
+        "which of many ways to deal groups out are drawn is arbitrary",
+    ),
+    (
+        "judges/hearing",
+        "np.add.at(taken, (place, actions), 1.0)",
+        "np.add.at(taken, (place, actions), 2.0)",
+        "only shares of it are used",
+    ),
+    (
+        "judges/hearing",
+        "return 0.0 if gains[0] > 0 else 1.0",
+        "return 0.0 if gains[0] >= 0 else 1.0",
+        "gains that are all 0 were answered before",
     ),
     (
         "judges/hearing",

@@ -18,6 +18,7 @@ from sdil.judges.hearing import (
     RATHER,
     Ground,
     _dealt_anew,
+    _spared,
     agreement_with_others,
     chance_of_gain,
     of_gains,
@@ -258,3 +259,14 @@ def test_how_seldom_groups_stand_so_high_is_counted():
     as_high = sum(sorted(one) == [0, 1] for one in dealt.tolist())
     assert found.chance == (1 + as_high) / (1 + len(dealt))
     assert 0.05 < found.chance < 0.15  # one of ten
+
+
+def test_gains_that_are_all_alike_are_sure_one_way_or_the_other():
+    group = np.arange(3)
+    assert of_gains(np.full(3, 0.5), group).chance == 0
+    assert of_gains(np.full(3, -0.5), group).chance == 1
+    assert of_gains(np.zeros(3), group).chance == 1
+
+
+def test_of_clean_groups_a_tenth_may_be_bad_from_four_on_one():
+    assert [_spared(n) for n in (1, 3, 4, 10, 11, 20, 21)] == [0, 0, 1, 1, 2, 2, 3]
