@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow fuzz mutants check docs bench install
+.PHONY: demo test test-slow fuzz mutants check docs picture bench install
 
 demo: .venv/demo    ## collect, train, evaluate and report on FourRooms, end to end
 	$(BIN)/sdil demo --out demo --overwrite
@@ -27,6 +27,9 @@ check: install      ## lint, format and types
 docs: install       ## the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+picture: install demo  ## README's picture, of today's demo (needs Chromium; a minute)
+	$(BIN)/python tools/screenshot.py demo/report.html docs/images/report.png
+
 bench: install      ## figures of the README and the documentation, measured on this machine
 	$(BIN)/python benchmarks/training_speed.py
 	$(BIN)/python benchmarks/discovery_speed.py
@@ -37,6 +40,7 @@ bench: install      ## figures of the README and the documentation, measured on 
 	$(BIN)/python benchmarks/demonstrators.py
 	$(BIN)/python benchmarks/walks.py
 	$(BIN)/python benchmarks/curation.py
+	$(BIN)/python benchmarks/pictures.py
 	for study in benchmarks/*.toml; do $(BIN)/sdil study run $$study || exit 1; done
 
 install: .venv/installed

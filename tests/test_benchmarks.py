@@ -58,7 +58,7 @@ SMALLEST = {
         2,
     ),
     "seeds_at_once": ("--seeds 2 --steps 500 --updates 2 --rounds 1", 3),
-    "pictures": ("--tasks doorkey-5x5 pusht --pictures 50", 2),
+    "pictures": ("--tasks doorkey-5x5 pusht --pictures 50 --filmed 3 --steps 9", 3),
     "page_speed": ("--steps 1000 --repeats 1", 8),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }

@@ -1,6 +1,7 @@
 """The picture of a report for the README: its summary, and the demonstrations with one open.
 
-    make demo && python tools/screenshot.py demo/report.html docs/images/report.png
+    make picture     # the demo, and then:
+    python tools/screenshot.py demo/report.html docs/images/report.png
 
 Needs Playwright and Chromium (/usr/bin/chromium, or what CHROMIUM names).
 """

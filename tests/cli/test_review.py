@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from threading import Thread
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 
 import sdil
@@ -42,15 +43,15 @@ def place(made, tmp_path):
     return tmp_path
 
 
-def review_of(place, who="Ann"):
+def review_of(place, who="Ann", **more):
     demos = sdil.load_demonstrations(place / "demos")
     table = place / "labels.csv"
-    return Review(place / "judgement", demos, table, who=who, names=Names(), questions=5)
+    return Review(place / "judgement", demos, table, who=who, names=Names(), questions=5, **more)
 
 
 @contextmanager
-def served(place):
-    with ReviewServer(review_of(place)) as server:
+def served(place, **more):
+    with ReviewServer(review_of(place, **more)) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
@@ -151,6 +152,57 @@ def test_the_command_line_tells_and_asks(place, capsys):
     (place / "labels.csv").write_text("set,episode,first_step,last_step,label\nnoisy,?,0,0,bad\n")
     assert main(command) == 2
     assert "labels.csv" in capsys.readouterr().err
+
+
+PIXEL = """() => {
+  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  pen.drawImage(document.querySelector("CANVAS"), 0, 0);
+  return String(pen.getImageData(5, 5, 1, 1).data);
+}"""
+
+
+class Coloured:
+    """Two cameras whose pictures say of which episode and step they are; one episode has none."""
+
+    cameras = ("front", "side")
+
+    def look(self, kind, index, camera, steps):
+        if index == 3:
+            raise sdil.InputError("videos/front.mp4 is missing")
+        blue = 200 if camera == "side" else 100
+        return [np.full((12, 16, 3), (index, t, blue), np.uint8) for t in steps]
+
+
+def test_what_cameras_saw_is_shown_step_by_step(place, browser):
+    pixel = PIXEL.replace("CANVAS", "#frame")
+    with served(place, filmed=Coloured()) as server:
+        page = browser.new_page()
+        complaints = []
+        page.on("console", lambda said: complaints.append(said.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+
+        def shows(*colour):
+            page.wait_for_function(
+                f"(c) => ({pixel})() === c", arg=f"{','.join(map(str, colour))},255"
+            )
+
+        page.goto(server.address)
+        page.wait_for_selector("html[data-ready]", state="attached")
+        names = list(server.review.demos.noisy.ids)
+        page.select_option("#episode", names[2])
+        shows(2, 0, 100)
+        page.locator("#episode").evaluate("(node) => node.blur()")
+        page.keyboard.press("ArrowRight")
+        shows(2, 1, 100)
+        page.select_option("#camera", "side")
+        shows(2, 1, 200)
+        page.select_option("#episode", names[3])
+        page.wait_for_selector("#frame", state="hidden")
+        assert "front.mp4 is missing" in page.locator("#film-note").inner_text()
+        page.select_option("#episode", names[4])
+        shows(4, 0, 200)  # the camera that was chosen stays
+        page.close()
+        assert complaints == []
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from matplotlib.quiver import Quiver
 from sklearn.metrics import average_precision_score
 
 from sdil import InputError
+from sdil.explanation.pictures import make_strip
 from sdil.report.arrows import Arrow, cell_arrows
 from sdil.report.canvas import colour_actions, colour_of, signed
 from sdil.report.figures import (
@@ -111,6 +112,16 @@ def test_a_timeline_has_ribbons_and_a_path_or_frames(toy_record):
     )
     with pytest.raises(InputError, match="no demonstration 'noisy/b'"):
         timeline(toy_record, "noisy/b")
+
+
+def test_a_timeline_shows_what_the_camera_saw(toy_record):
+    pictures = [np.full((10, 12, 3), 40 * i, np.uint8) for i in range(3)]
+    strips = {"noisy/a": {"front": make_strip(pictures, 2, 9**9)}}
+    figure = timeline(replace(toy_record, walls=None, strips=strips), "noisy/a")
+    shown = [ax for ax in figure.axes if ax.images]
+    assert [ax.get_title() for ax in shown] == ["step 0", "step 2", "step 4"]
+    for i, ax in enumerate(shown):
+        np.testing.assert_array_equal(ax.images[0].get_array(), pictures[i])
 
 
 def test_histogram_and_truth(toy_record):

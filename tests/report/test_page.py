@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from synthetic import explanation, kept_segments, offsets_of
 
+from sdil.explanation.pictures import make_strip
 from sdil.explanation.record import Explanation
 from sdil.report.page import render
 
@@ -251,6 +252,58 @@ def test_the_frame_is_the_one_under_the_cursor(chartless, record):
     for step in (0, len(frames) - 1):
         chartless.page.locator("#cursor").fill(str(step))
         assert chartless.page.get_attribute("#viewer img", "src") == frames[step]
+
+
+def filmed(record: Explanation) -> Explanation:
+    """The same, two cameras showing by colours which step it is, every third one of it; of the
+    first noisy demonstration there are none."""
+    strips = {}
+    for e, (start, stop) in enumerate(offsets_of(record)):
+        steps = range(0, stop - start, 3)
+        name = f"{'clean' if record.episodes.is_clean[e] else 'noisy'}/{record.episodes.ids[e]}"
+        strips[name] = {
+            camera: make_strip(
+                [np.full((12, 16, 3), (t, blue, 9), np.uint8) for t in steps], 3, 9**9
+            )
+            for camera, blue in (("front", 50), ("<b>side</b>", 150))
+        }
+    del strips["noisy/episode_0"]
+    return replace(
+        record, strips=strips, frames={}, about=record.about | {"pictures": ["79 of 80"]}
+    )
+
+
+def test_pictures_are_in_step_with_the_cursor(open_page, record):
+    opened = open_page(filmed(record), charts=False)
+    page = opened.page
+    pixel = """() => {
+      const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+      pen.drawImage(document.querySelector(".film canvas"), 0, 0);
+      return String(pen.getImageData(5, 5, 1, 1).data);
+    }"""
+
+    def shows(*colour):
+        page.wait_for_function(f"(c) => ({pixel})() === c", arg=f"{','.join(map(str, colour))},255")
+
+    page.click("#filters label:has-text('Noisy')")
+    page.click("th.id button")
+    page.locator("#rows td.id").nth(1).click()
+    for step in (0, 2, 3, 7):
+        page.locator("#cursor").fill(str(step))
+        shows(step // 3 * 3, 50, 9)
+    assert "every 3 steps, 16\u00a0×\u00a012" in opened.text(".film")
+    page.select_option(".film select", "<b>side</b>")  # a name, never markup
+    shows(6, 150, 9)
+    page.locator("#rows td.id").nth(2).click()  # the camera that was chosen stays
+    page.locator("#cursor").fill("4")
+    shows(3, 150, 9)
+    page.click(".film button")
+    page.wait_for_function("() => Number(document.getElementById('cursor').value) > 4")
+    page.locator("#rows td.id").nth(0).click()
+    assert "no pictures" in opened.text(".film")
+    assert "79 of 80" in opened.text(".film")
+    assert opened.errors == []
+    assert [u for u in opened.asked if not u.startswith(("file:", "data:", "blob:"))] == []
 
 
 @pytest.mark.slow

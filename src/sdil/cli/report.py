@@ -55,6 +55,7 @@ def report(
     studies: Path | None = None,
     show: tuple[str, ...] = (),
     place: tuple[str, str] | None = None,
+    pictures: int = 100,
     env: str | None = None,
     no_rollouts: bool = False,
     did_it_help: bool = False,
@@ -83,6 +84,8 @@ def report(
         show: Features of an observation to show in timelines, by name or number; by default the
             first that vary.
         place: Two features that are a place, for a plot of where each demonstration went.
+        pictures: Of so many demonstrations, the worst and the best, show what cameras saw, where
+            there are cameras; videos of imported data are decoded for these alone.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from. none:
             the records alone.
         no_rollouts: Leave out the 1,000 episodes that measure the policy.
@@ -100,10 +103,13 @@ def report(
     from sdil.cli.helped import helped_of
     from sdil.explanation.explain import explain
     from sdil.explanation.seen import names_of
+    from sdil.formats.filmed import cameras_for
     from sdil.policy import Policy
 
     check_seed(seed)
     set_threads(threads)
+    if pictures < 0:
+        raise InputError(f"--pictures must be at least 0, not {pictures}")
     _refuse(out, record, figures, overwrite=overwrite)
     about = read_run(run) if (run / "run.json").exists() else None
     judge = load_judging(run)
@@ -119,6 +125,8 @@ def report(
     others = [load_policy(each) for each in compare]
     seeds = {str(each): load_policy(each) for each in also}
     curves = {} if studies is None else _curves(studies)
+    origin = origin_of(data)
+    filmed, missing = cameras_for(origin, demos) if pictures else (None, None)
     with progress("judging steps") as update:
         evaluation = None
         explanation = explain(
@@ -133,6 +141,8 @@ def report(
             names=names_of(describe(data), demos.spaces),
             show=show,
             place=place or (),
+            filmed=filmed,
+            pictures=pictures,
             seed=seed,
             on_progress=update,
         )
@@ -140,7 +150,8 @@ def report(
             update(0, _EPISODES, "running episodes")
             evaluation = _evaluate(judge, where, seed, update)
         explanation.about["evaluation"] = evaluation
-        origin = origin_of(data)
+        if missing is not None:
+            explanation.about["pictures"] = [missing]
         explanation.about["frames"] = None if origin is None else _frames(origin, demos)
         explanation.about["helped"] = helped_of(
             run, data, judge, demos, curated, seed, update if did_it_help else None
@@ -356,7 +367,7 @@ def _tell(explanation: Explanation, written: Sequence[str], as_json: bool) -> No
         names = ("run", "data", "n_clean", "n_noisy", "evaluation", "truth", "warnings")
         print_json({**{name: about[name] for name in names}, "written": written})
         return
-    for warning in about["warnings"]:
+    for warning in (*about["warnings"], *about.get("pictures", ())):
         print(plain(f"note: {warning}"))
     for path in written:
         print(plain(f"written: {path}"))

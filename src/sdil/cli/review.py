@@ -60,14 +60,26 @@ def review(
     from sdil.cli.reviewing import Review
     from sdil.cli.serving import ReviewServer
     from sdil.explanation.seen import names_of
-    from sdil.formats.data import describe, load_demonstrations
+    from sdil.formats.data import describe, load_demonstrations, origin_of
+    from sdil.formats.filmed import cameras_for
     from sdil.locks import locked
 
     place = data_for(judgement, data)
     demos = load_demonstrations(place)
     names = names_of(describe(place), demos.spaces)
+    filmed, missing = cameras_for(origin_of(place), demos)
+    if missing is not None:
+        print(plain(f"note: {missing}"))
     with locked(labels):
-        kept = Review(judgement, demos, labels, who=who or _user(), names=names, questions=ask)
+        kept = Review(
+            judgement,
+            demos,
+            labels,
+            who=who or _user(),
+            names=names,
+            questions=ask,
+            filmed=filmed,
+        )
         with ReviewServer(kept, port) as server:
             print(plain(f"{len(kept.labels)} answers are in {labels}; review at"), flush=True)
             print(server.address, flush=True)

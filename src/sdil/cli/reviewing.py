@@ -16,6 +16,7 @@ import numpy as np
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.explanation.pictures import Filmed, Observed, episode_strips
 from sdil.explanation.seen import Names, what_was_seen
 from sdil.judges.fitted import EvidenceJudge
 from sdil.labels import (
@@ -26,10 +27,13 @@ from sdil.labels import (
     load_labels,
     save_labels,
 )
+from sdil.observations import has_images
 from sdil.runs import load_tellable, tell
 from sdil.scores import StepScores
 
 _SHOWN = 10  # episodes that changed most
+_STRIP_ROOM = 400_000  # bytes of what one camera saw in an episode; it does not go far
+_STRIPS_KEPT = 20
 
 
 class Review:
@@ -44,12 +48,17 @@ class Review:
         who: str,
         names: Names,
         questions: int = 20,
+        filmed: Filmed | None = None,
     ) -> None:
         self.judgement, self.demos, self.table, self.who = judgement, demos, table, who
         self.labels = load_labels(table, demos) if table.exists() else []
         self.names, self.n_questions = names, questions
         self._seen = what_was_seen(demos, names)
-        self._episodes, self._lock = episodes_of(demos), Lock()
+        if filmed is None and has_images(demos.spaces.observation):
+            filmed = Observed(demos)
+        self.filmed = filmed
+        self._strips: dict[int, dict[str, Any]] = {}  # of the episodes looked at last
+        self._episodes, self._lock, self._looking = episodes_of(demos), Lock(), Lock()
         self._mine = 0  # answers of this session, which can be undone
         self._take(load_tellable(judgement))
         self.asked = self._ask()
@@ -104,7 +113,26 @@ class Review:
             "features": seen.names,
             "seen": [] if seen.features is None else [_plain(row) for row in seen.features[steps]],
             "rewards": None if seen.rewards is None else _plain(seen.rewards[steps]),
+            "film": self._film(number),
         }
+
+    def _film(self, number: int) -> dict[str, Any]:
+        """What cameras saw in a noisy episode, decoded now, and what is to be said of it."""
+        if self.filmed is None:
+            return {"strips": {}, "said": ""}
+        with self._looking:  # sources are not made for several readers at once
+            if number not in self._strips:
+                length = int(self.demos.noisy.lengths[number])
+                try:
+                    found = episode_strips(self.filmed, "noisy", number, length, _STRIP_ROOM)
+                    said = ""
+                except InputError as error:
+                    found, said = {}, str(error)
+                if len(self._strips) >= _STRIPS_KEPT:
+                    del self._strips[next(iter(self._strips))]
+                strips = {camera: dataclasses.asdict(strip) for camera, strip in found.items()}
+                self._strips[number] = {"strips": strips, "said": said}
+            return self._strips[number]
 
     def answer(self, said: dict[str, Any]) -> dict[str, Any]:
         """Keep an answer; when this returns it is on disk."""

@@ -14,6 +14,7 @@ from sdil.errors import InputError
 from sdil.evaluation.calibration import calibration_of_scores
 from sdil.evaluation.rollout import check_spaces
 from sdil.evaluation.scores import compare_with_truth
+from sdil.explanation.pictures import MOST, Filmed, Observed, strips_of
 from sdil.explanation.record import (
     Explanation,
     JudgedEpisodes,
@@ -31,6 +32,7 @@ from sdil.explanation.world import World
 from sdil.judging import JudgesSteps
 from sdil.nested import column_names, has_parts
 from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.observations import has_images
 from sdil.policy import Policy
 from sdil.scores import StepScores
 from sdil.segmentation import segments_of
@@ -59,6 +61,8 @@ def explain(
     names: Names | None = None,
     show: Sequence[str] = (),
     place: Sequence[str] = (),
+    filmed: Filmed | None = None,
+    pictures: int = MOST,
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> Explanation:
@@ -68,7 +72,9 @@ def explain(
     added to it. `compare` are runs whose embeddings are shown beside this one's, such as one with
     lambda 0; `also` are runs that differ in the seed, by name. Only SDIL's policy has skills;
     other policies, and judges, have scores. `environment` is a task's name or a Gymnasium id;
-    None: the records alone. `names`, `show` and `place` are those of `what_was_seen`.
+    None: the records alone. `names`, `show` and `place` are those of `what_was_seen`. `filmed`
+    tells what cameras saw, by default the pictures among observations; at most so many
+    demonstrations have `pictures`.
     """
     name = str(about.get("run", "this run"))
     if also and name in also:
@@ -111,7 +117,14 @@ def explain(
                 record["stability"] = compare_seeds(name, judged, seeds, demos)
                 warn_of_change(record["about"]["warnings"], record["stability"])
         tell("drawing demonstrations")
-        if world is not None:
+        if filmed is None and has_images(demos.spaces.observation):
+            filmed = Observed(demos)
+        if filmed is not None:
+            means = scores.of_episodes(episodes.offsets)
+            record["strips"], record["about"]["pictures"] = strips_of(
+                filmed, demos, means, most=pictures, on_progress=tell.within("drawing pictures")
+            )
+        elif world is not None:
             record["frames"] = _frames(demos, optimality, episodes, world)
     finally:
         if world is not None:
@@ -130,6 +143,11 @@ class _Teller:
         if self.on_progress is not None:
             self.on_progress(min(self.done, self.total), self.total, what)
         self.done += 1
+
+    def within(self, what: str) -> Callable[[int, int], None] | None:
+        """Says how far a long part is."""
+        on_progress = self.on_progress
+        return on_progress and (lambda done, total: on_progress(done, total, what))
 
 
 def _with_skills(policy: Policy, name: str, demos: Demonstrations) -> HierarchicalPolicy:

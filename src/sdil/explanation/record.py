@@ -8,7 +8,7 @@ Steps of all episodes lie one after the other, clean episodes first: those of ep
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -71,6 +71,12 @@ class Scores:
     integrity: Array | None = None
     """How well the next state fits the action, in [0, 1]; NaN where it is not known. (N,)"""
 
+    def of_episodes(self, offsets: Array) -> Array:
+        """How well each episode went: the mean of `quality`, or of `optimality`. (E,)"""
+        of_steps = self.optimality if self.quality is None else self.quality
+        sums: Array = np.add.reduceat(np.nan_to_num(of_steps), offsets[:-1])
+        return sums / np.diff(offsets)
+
 
 @dataclass(frozen=True, eq=False)
 class Skills:
@@ -117,6 +123,24 @@ class FixedSkill:
     """By how many columns and rows each of `steps` moves the agent. (n, 2)"""
 
 
+@dataclass(frozen=True)
+class Strip:
+    """Pictures of an episode as one camera saw it, row by row in one image."""
+
+    image: str
+    """A WebP data URI."""
+    width: int
+    """Of one picture, in pixels."""
+    height: int
+    count: int
+    columns: int
+    """Pictures in a row."""
+    every: int
+    """Steps from one picture to the next: step t is seen in picture t // every."""
+    drawn: bool = False
+    """Whether it is of few colours, each pixel kept as it was, and no photograph."""
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Everything a report needs."""
@@ -136,6 +160,9 @@ class Explanation:
     frames: dict[str, list[str]] = field(default_factory=dict)
     """Rendered frames of some episodes as PNG data URIs, by "clean/ID" or "noisy/ID". Step t of T
     is seen in frame t * n // T of n."""
+    strips: dict[str, dict[str, Strip]] = field(default_factory=dict)
+    """What cameras saw in some episodes, by "clean/ID" or "noisy/ID" and the camera's name, which
+    is empty where observations are pictures and nothing else."""
     stability: dict[str, Any] = field(default_factory=dict)
     """Agreement across seeds, see `stability.py`: {"runs": [...], "agreement": [[...]],
     "accuracy": [[...]], "scores": [[...]], "matched": [[...]]}."""
@@ -164,6 +191,10 @@ class Explanation:
             "embeddings": [e.label for e in self.embeddings],
             "fixed_skills": [{"skill": f.skill, "frames": f.frames} for f in self.fixed_skills],
             "frames": self.frames,
+            "strips": {
+                name: {camera: asdict(strip) for camera, strip in found.items()}
+                for name, found in self.strips.items()
+            },
             "stability": self.stability,
             "studies": self.studies,
         }
@@ -252,6 +283,10 @@ def _build(text: dict[str, Any], arrays: dict[str, Array]) -> Explanation:
             for i, f in enumerate(text["fixed_skills"])
         ],
         frames=text["frames"],
+        strips={
+            name: {camera: Strip(**strip) for camera, strip in found.items()}
+            for name, found in text.get("strips", {}).items()  # records of before have none
+        },
         stability=text["stability"],
         studies=text["studies"],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ import numpy as np
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.observations import parts_of, unpack_observations
 from sdil.spaces import Array, Spaces
 
 MOST = 24
@@ -53,7 +55,7 @@ def names_of(about: Mapping[str, Any], spaces: Spaces) -> Names:
         from sdil.tasks.mimic.preparation import action_names, observation_names
 
         observation, action = observation or observation_names(), action_names()
-    entries = int(np.prod(spaces.observation.shape or (1,)))
+    entries = len(_column_names(spaces.observation))
     space = spaces.action
     n = int(space.n) if isinstance(space, gym.spaces.Discrete) else int(np.prod(space.shape or ()))
     return Names(
@@ -74,11 +76,10 @@ def what_was_seen(
     where they have no names, are many and the task is `drawn` anyway. `place` are two of them."""
     everything = demos.all
     rows = everything.rows()
-    flat = everything.observations.reshape(len(everything.observations), -1)
-    is_vector = len(demos.spaces.observation.shape or ()) == 1
-    called = list(names.observation) or [f"feature {i}" for i in range(flat.shape[1])]
+    flat = _numbers(everything.observations, demos.spaces.observation)
+    called = list(names.observation) or _column_names(demos.spaces.observation)
     chosen: list[int] = [_find(name, called) for name in show]
-    if not chosen and is_vector and (names.observation or not drawn or len(called) <= MOST):
+    if not chosen and called and (names.observation or not drawn or len(called) <= MOST):
         varies = np.flatnonzero(flat.max(0) > flat.min(0))
         chosen = varies[:MOST].tolist()
     at = [_find(name, called) for name in place]
@@ -94,10 +95,32 @@ def what_was_seen(
     )
 
 
+def _numbers(observations: Array, space: gym.Space[Any]) -> Array:
+    """Observations without their pictures, as rows of numbers. (n, columns)"""
+    found = unpack_observations(space, observations)
+    parts = [found[part.name] for part in parts_of(space) if not part.is_image]
+    flat = [part.reshape(len(part), -1) for part in parts]
+    if len(flat) == 1:
+        return flat[0]
+    return np.concatenate([np.empty((len(observations), 0), np.float32), *flat], 1)
+
+
+def _column_names(space: gym.Space[Any]) -> list[str]:
+    """What the columns of `_numbers` are called where nobody says."""
+    return [
+        f"{part.name or 'feature'} {i}"
+        for part in parts_of(space)
+        if not part.is_image
+        for i in range(prod(part.shape))
+    ]
+
+
 def _find(name: str, called: Sequence[str]) -> int:
     if name in called:
         return called.index(name)
     if name.isdigit() and int(name) < len(called):
         return int(name)
+    if not called:
+        raise InputError(f"no feature is called {name!r}: observations are pictures alone")
     some = ", ".join(called[:8]) + (", ..." if len(called) > 8 else "")
     raise InputError(f"no feature is called {name!r}; there are {some} (or give its number)")

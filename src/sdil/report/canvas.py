@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from sdil.errors import InputError
+from sdil.explanation.record import Strip
 from sdil.files import new_file
 from sdil.spaces import Array
 
@@ -170,15 +171,28 @@ def draw_walls(ax: Axes, walls: Array) -> None:
         spine.set_visible(False)
 
 
-def show_frame(ax: Axes, frame: str) -> None:
-    """A PNG data URI as a picture."""
+def pixels_of(frame: str) -> Array:
+    """The picture in a data URI. (height, width, 3)"""
     from PIL import Image
 
     try:
-        png = base64.b64decode(frame.partition(",")[2], validate=True)
-        ax.imshow(np.asarray(Image.open(io.BytesIO(png)).convert("RGB")))
+        data = base64.b64decode(frame.partition(",")[2], validate=True)
+        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
     except (binascii.Error, OSError) as error:
         raise InputError(f"a frame of the record is no PNG ({error})") from None
+
+
+def cut_strip(strip: Strip) -> list[Array]:
+    """The pictures of a strip, one by one. (height, width, 3) each"""
+    sheet = pixels_of(strip.image)
+    height, width = strip.height, strip.width
+    corners = [(i // strip.columns * height, i % strip.columns * width) for i in range(strip.count)]
+    return [sheet[y : y + height, x : x + width] for y, x in corners]
+
+
+def show_frame(ax: Axes, frame: str | Array) -> None:
+    """A PNG data URI, or pixels, as a picture."""
+    ax.imshow(pixels_of(frame) if isinstance(frame, str) else frame)
     ax.set_xticks([])
     ax.set_yticks([])
     for spine in ax.spines.values():

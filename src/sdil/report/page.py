@@ -12,6 +12,7 @@ import hashlib
 import html
 import json
 import math
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -34,6 +35,7 @@ SCRIPTS = (
     "skills.js",
     "selection.js",
     "seen.js",
+    "film.js",
     "timeline.js",
     "list.js",
     "helped.js",
@@ -136,6 +138,10 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             for f in explanation.fixed_skills
         ],
         "frames": shown.frames,
+        "strips": {
+            name: {camera: asdict(strip) for camera, strip in found.items()}
+            for name, found in shown.strips.items()
+        },
         "stability": explanation.stability,
         "studies": {name: _placed(curve) for name, curve in explanation.studies.items()},
     }

@@ -14,7 +14,8 @@ def render_review() -> tuple[str, str]:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     )
     page = (assets / "review.html").read_text("utf-8")
     for name, text in (("STYLE", (assets / "review.css").read_text("utf-8")), ("SCRIPT", script)):

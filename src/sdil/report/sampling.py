@@ -24,7 +24,8 @@ def sample(explanation: Explanation, most: int | None = None) -> Explanation:
     nobody says how many, as many as keep a page under 15 MB."""
     episodes = explanation.episodes
     if most is None:
-        most = min(MOST_STEPS, int(_ROOM / _bytes_of_a_step(explanation)))
+        room = max(_ROOM - _bytes_of_pictures(explanation), _ROOM // 4)
+        most = min(MOST_STEPS, int(room / _bytes_of_a_step(explanation)))
     lengths = np.diff(episodes.offsets)
     if lengths.sum() <= most:
         return explanation
@@ -48,6 +49,13 @@ def sample(explanation: Explanation, most: int | None = None) -> Explanation:
         scores=_scores(explanation.scores, steps),
         embeddings=[_embedding(each, steps) for each in explanation.embeddings],
         frames={name: f for name, f in explanation.frames.items() if name in keys},
+        strips={name: s for name, s in explanation.strips.items() if name in keys},
+    )
+
+
+def _bytes_of_pictures(explanation: Explanation) -> int:
+    return sum(
+        len(strip.image) for found in explanation.strips.values() for strip in found.values()
     )
 
 
@@ -69,9 +77,8 @@ def _bytes_of_a_step(explanation: Explanation) -> float:
 
 def _choose(explanation: Explanation, lengths: Array, most: int) -> Array:
     """Numbers of demonstrations, in order."""
-    episodes, scores = explanation.episodes, explanation.scores
-    of_steps = scores.optimality if scores.quality is None else scores.quality
-    mean = np.add.reduceat(np.nan_to_num(of_steps), episodes.offsets[:-1]) / lengths
+    episodes = explanation.episodes
+    mean = explanation.scores.of_episodes(episodes.offsets)
     first: list[int] = []
     rest: list[Array] = []
     rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,7 @@ from sdil.report.canvas import (
     PALE,
     STRIP,
     colour_of,
+    cut_strip,
     draw_walls,
     ink_on,
     panels,
@@ -43,7 +45,11 @@ def timeline(record: Explanation, name: str) -> Figure:
     n = len(optimality)
     ribbons = _ribbons(record, steps)
     on_map = record.walls is not None and episodes.positions is not None
-    frames = [] if on_map else record.frames.get(name, [])
+    frames: Sequence[str | Array] = () if on_map else record.frames.get(name, ())
+    step_of = [-(-i * n // len(frames)) for i in range(len(frames))]
+    if not on_map and name in record.strips:
+        strip = next(iter(record.strips[name].values()))  # of several cameras the first
+        frames, step_of = cut_strip(strip), [i * strip.every for i in range(strip.count)]
     heights = [3.0, *[0.42] * len(ribbons), *([1.3] if frames else [])]
     figure = Figure(figsize=(9.6 if on_map else 7.2, 0.75 * sum(heights) + 0.9))
     grid = figure.add_gridspec(len(heights), STRIP + 3 * on_map, height_ratios=heights)
@@ -71,8 +77,7 @@ def timeline(record: Explanation, name: str) -> Figure:
     for column, i in enumerate(spread_out(len(frames), STRIP)):
         cell = figure.add_subplot(grid[-1, column])
         show_frame(cell, frames[i])
-        step = -(-i * n // len(frames))
-        cell.set_title(f"step {step}", fontsize=7.5, fontweight="normal", loc="center", pad=2)
+        cell.set_title(f"step {step_of[i]}", fontsize=7.5, fontweight="normal", loc="center", pad=2)
     return figure
 
 

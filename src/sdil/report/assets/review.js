@@ -86,7 +86,45 @@ function draw() {
   if (episode.rewards) rows.push(["reward", number(episode.rewards[cursor])]);
   (episode.seen[cursor] ?? []).forEach((value, i) => rows.push([episode.features[i], number(value)]));
   fill(at("seen"), rows);
+  drawFrame();
   at("span-title").textContent = `${episode.episode}, steps ${first} to ${last}`;
+}
+
+// What cameras saw: a strip holds the pictures of an episode row by row.
+const sheet = new Image();
+sheet.addEventListener("load", () => drawFrame());
+
+function showFilm() {
+  const { strips, said } = episode.film, cameras = Object.keys(strips);
+  at("film").hidden = !cameras.length && !said;
+  at("frame").hidden = !cameras.length;
+  at("camera-choice").hidden = cameras.length < 2;
+  at("film-note").textContent = said;
+  if (!cameras.length) return;
+  const before = at("camera").value;
+  at("camera").replaceChildren(...cameras.map((name) => new Option(name || "camera", name)));
+  at("camera").value = cameras.includes(before) ? before : cameras[0];
+  showCamera();
+}
+
+function showCamera() {
+  const strip = episode.film.strips[at("camera").value], frame = at("frame");
+  frame.width = strip.width;
+  frame.height = strip.height;
+  frame.classList.toggle("photo", !strip.drawn);
+  at("film-note").textContent = strip.every > 1 ? `a picture every ${strip.every} steps` : "";
+  sheet.src = strip.image;
+  drawFrame();
+}
+
+function drawFrame() {
+  const strip = episode.film.strips[at("camera").value];
+  if (!strip) return;
+  const i = Math.min(Math.floor(cursor / strip.every), strip.count - 1), { width, height } = strip;
+  at("frame").dataset.picture = i;
+  if (!sheet.complete || !sheet.naturalWidth) return;
+  at("frame").getContext("2d").drawImage(sheet, (i % strip.columns) * width,
+    Math.floor(i / strip.columns) * height, width, height, 0, 0, width, height);
 }
 
 const span = () => [Number(at("first").value), Number(at("last").value)];
@@ -97,6 +135,7 @@ async function open(name, first, last) {
   at("first").value = first;
   at("last").value = last ?? episode.optimality.length - 1;
   cursor = first;
+  showFilm();
   draw();
 }
 
@@ -180,6 +219,7 @@ at("undo").addEventListener("click", () => run(undo));
 at("rejudge").addEventListener("click", () => run(rejudge));
 at("export").addEventListener("click", exportLabels);
 at("episode").addEventListener("change", () => run(() => open(at("episode").value, 0)));
+at("camera").addEventListener("change", () => { showCamera(); at("camera").blur(); });
 for (const id of ["first", "last"]) at(id).addEventListener("change", draw);
 
 run(async () => {

@@ -159,7 +159,7 @@ function moveCursor(t) {
   byId("cursor-line").style.setProperty("--at", (timeline.at + 0.5) / d.length);
 }
 
-// What there is to look at: the way on the map, the rendered frame, both or nothing.
+// What there is to look at: the way on the map, the rendered frame, what cameras saw, or nothing.
 function viewerOf(d) {
   const views = [];
   const frames = record.frames[`${d.set}/${d.id}`];
@@ -170,6 +170,7 @@ function viewerOf(d) {
       at(t) { image.src = frames[Math.floor((t * frames.length) / d.length)]; },
     });
   }
+  if (hasFilm) views.push(filmView(d));
   if (walls && positions) views.unshift(wayMap(d));
   else if (place) views.unshift(placeMap(d));
   return { nodes: views.map((view) => view.node), at: (t) => views.forEach((view) => view.at(t)) };
@@ -209,6 +210,8 @@ function openDemonstration(d, { focus = false } = {}) {
 
 function startTimeline(first) {
   const box = el("div", { class: "chart", id: "timeline-chart" });
+  const under = el("div", { class: "under" }, el("div", { id: "viewer" }),
+    el("dl", { class: "told", id: "told" }));
   byId("timeline").append(
     el("header", {}, el("h3", { id: "timeline-name" }), el("p", { class: "line", id: "timeline-facts" })),
     el("div", { class: "switches" },
@@ -227,8 +230,8 @@ function startTimeline(first) {
     el("div", { class: "plot" }, box, el("i", { class: "mark", id: "cursor-line" })),
     el("input", { type: "range", id: "cursor", min: 0, value: 0, "aria-label": "Step",
       oninput(event) { moveCursor(Number(event.target.value)); } }),
-    ...[seenPanel()].filter(Boolean),
-    el("div", { class: "under" }, el("div", { id: "viewer" }), el("dl", { class: "told", id: "told" })),
+    // rows of what was seen lie under the steps, but a picture is looked at beside the cursor
+    ...(hasFilm ? [under, seenPanel()] : [seenPanel(), under]).filter(Boolean),
   );
   openDemonstration(first);
   chart(box, "Score of each step, with skills as a ribbon", timelineChart);
