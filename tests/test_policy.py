@@ -131,11 +131,21 @@ def test_an_environment_with_other_spaces_is_refused(policy):
         sdil.evaluate(policy, "nowhere", episodes=1)
 
 
+def test_observations_of_several_axes_are_seen_as_rows_of_numbers(make_episode, tmp_path):
+    plain = [make_episode(3, size=4, seed=i, id=str(i)) for i in range(4)]
+    square = [sdil.Trajectory(t.observations.reshape(4, 2, 2), t.actions, id=t.id) for t in plain]
+    rows, squares = sdil.Demonstrations(plain), sdil.Demonstrations(square)
+    learner = BC(max_updates=20, min_updates=10)
+    one, other = learner.fit(rows), learner.fit(squares)
+    other.save(tmp_path)
+    for policy in (other, sdil.load_policy(tmp_path)):
+        assert policy.predict(square[0].observations)[0].tolist() == (
+            one.predict(plain[0].observations)[0].tolist()
+        )
+
+
 def test_spaces_that_cannot_be_learned_from_are_refused_by_name(make_episode):
     t = make_episode(3)
-    image = sdil.Trajectory(np.zeros((4, 2, 2), np.float32), t.actions)
-    with pytest.raises(InputError, match="bc needs vector observations"):
-        BC().fit(sdil.Demonstrations(clean=[image]))
     shifted = sdil.Spaces(gym.spaces.Box(-9, 9, (3,), np.float32), gym.spaces.Discrete(4, start=1))
     ones = sdil.Trajectory(t.observations, np.ones(3, int))
     with pytest.raises(InputError, match="count from 0"):

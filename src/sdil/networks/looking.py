@@ -24,7 +24,7 @@ from sdil.heads import make_head
 from sdil.networks.encoders import mlp
 from sdil.networks.eyes import Eye, Eyes, low_resolution
 from sdil.networks.observing import BYTES_AT_ONCE, ObservationEncoder, brought
-from sdil.observations import part_of
+from sdil.observations import has_images, part_of
 from sdil.spaces import Array
 from sdil.training import Budget, Convergence, OnEpoch, Optimisation, State, seeded
 from sdil.windows import Windows, as_tensor
@@ -148,12 +148,12 @@ def learn_to_see(
 ) -> ObservationEncoder:
     """The encoder of these demonstrations, clean and noisy; the same for the same seed."""
     looking = Looking() if looking is None else looking
+    if not has_images(demos.spaces.observation):  # numbers, one after the other
+        return ObservationEncoder(demos.spaces.observation)
     device, everything = wanted_device(), demos.all
     windows = Windows(everything, 0)
     with seeded(seed) as generator:
         student = _Student(demos.spaces.observation, demos.spaces.action, looking)
-    if not student.eyes.images:
-        return ObservationEncoder(demos.spaces.observation, student.eyes)
     frames = Frames(everything.observations, device)
     student.head.fit(windows.actions[windows.steps])
     student.to(device)
