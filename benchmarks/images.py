@@ -67,7 +67,7 @@ def main(
             [row for row in rows if row["task"] == f"{task}{kind}"] for kind in ("-images", "")
         )
         for figure, scale, most in (("AUROC", 1.0, 0.03), ("reward x100", 1.0, 3.0)):
-            lost = np.mean([t[figure] - s[figure] for s, t in zip(seen, told, strict=True)])
+            lost = float(np.mean([t[figure] - s[figure] for s, t in zip(seen, told, strict=True)]))
             targets.append(Target(f"{task}, {figure} lost by looking", lost * scale, at_most=most))
     finish(about, rows, targets, json)
 
