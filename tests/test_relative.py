@@ -8,6 +8,8 @@ import torch
 
 import sdil
 from sdil.demonstrations import pack_given
+from sdil.heads import Real
+from sdil.networks.policies import Architecture, PlainNetwork
 from sdil.relative import Relative
 from sdil.windows import Windows
 
@@ -130,3 +132,30 @@ def test_learners_predict_places_as_well_as_ways(learner, tmp_path):
     again = sdil.load_policy(tmp_path)
     for a, b in zip(policy.log_likelihood(unseen), again.log_likelihood(unseen), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_networks_of_before_that_followed_nothing_are_read():
+    demos = demonstrations()
+    architecture = Architecture(look_back=0, hidden=4, layers=1)
+    network = PlainNetwork(demos.spaces, architecture)
+    windows = Windows(demos.all, 0)
+    network.fit_to(windows, leans=False)
+    before = {k: v for k, v in network.state_dict().items() if not k.startswith("leaning.")}
+    before = {k: v for k, v in before.items() if k not in ("head.follows", "head.fine")}
+    again = PlainNetwork(demos.spaces, architecture)
+    again.load_state_dict(before)
+    index = torch.arange(20)
+    assert torch.equal(network(windows.at(index)), again(windows.at(index)))
+
+
+def test_what_follows_is_known_after_loading():
+    demos = demonstrations()
+    architecture = Architecture(look_back=0, hidden=4, layers=1)
+    network, again = (PlainNetwork(demos.spaces, architecture) for _ in range(2))
+    windows = Windows(demos.all, 0)
+    network.fit_to(windows)
+    assert isinstance(network.head, Real)
+    assert network.head.leans
+    again.load_state_dict(network.state_dict())
+    index = torch.arange(20)
+    assert torch.equal(network.nll(windows, index), again.nll(windows, index))

@@ -70,8 +70,10 @@ class Real(ActionHead):
         """Remember what there is of each kind: a GPU that is asked each time waits."""
         self.leans, self.chooses = bool(self.follows.any()), bool(self.is_choice.any())
 
-    def _load_from_state_dict(self, *args: Any, **named: Any) -> None:
-        super()._load_from_state_dict(*args, **named)
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name in ("follows", "fine"):  # of before: nothing followed anything
+            state.setdefault(prefix + name, getattr(self, name))
+        super()._load_from_state_dict(state, prefix, *args)
         self._notice()
 
     def fit(self, actions: Tensor) -> None:

@@ -6,6 +6,8 @@ left. It still predicts the action as it was recorded.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -45,6 +47,11 @@ class Leaning(nn.Module):
         line = found.slope * mean[found.entry] + found.offset
         self.offset.copy_((line - head.mean) / head.spread)
         head.follow(found.left)
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name, buffer in self.named_buffers():  # of before: nothing followed anything
+            state.setdefault(prefix + name, buffer)
+        super()._load_from_state_dict(state, prefix, *args)
 
     def forward(self, outputs: Tensor, standardised: Tensor, head: ActionHead) -> Tensor:
         """Outputs (..., size) that lean on states (..., I)."""
