@@ -125,7 +125,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "features",
+        "trained",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("sdil", "evidence")),
+    ],
+)
 def test_the_same_seed_gives_the_same_and_so_does_going_on(name, demos):
     learner, more = CASES[name]
     states, phases = [], []

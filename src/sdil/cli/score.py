@@ -94,7 +94,8 @@ def score(
     if not chosen:
         raise InputError(f"{data} has no {which} episodes to judge")
     asked = both if to else chosen
-    judged = {name: judge.score(t, device=device) if len(t) else [] for name, t in asked.items()}
+    there = {"device": device} if device != "cpu" else {}  # judges of others need not know of it
+    judged = {name: judge.score(t, **there) if len(t) else [] for name, t in asked.items()}
     if out is not None:
         write_scores(
             out,
