@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -159,3 +160,47 @@ def test_what_follows_is_known_after_loading():
     again.load_state_dict(network.state_dict())
     index = torch.arange(20)
     assert torch.equal(network.nll(windows, index), again.nll(windows, index))
+
+
+def test_a_run_of_before_goes_on_as_it_was():
+    """Old weights predict whole places; a line must not be added to them."""
+    demos = demonstrations()
+    architecture = Architecture(look_back=0, hidden=4, layers=1)
+    before, fitted = (PlainNetwork(demos.spaces, architecture) for _ in range(2))
+    windows = Windows(demos.all, 0)
+    before.fit_to(windows, leans=False)
+    fitted.fit_to(windows)
+    known = {k: v for k, v in before.state_dict().items() if not k.startswith("leaning.")}
+    known = {k: v for k, v in known.items() if k not in ("head.follows", "head.fine")}
+    fitted.load_state_dict(known)
+    index = torch.arange(20)
+    assert torch.equal(before.nll(windows, index), fitted.nll(windows, index))
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (2.0, 1.0)])
+def test_who_copies_a_place_exactly_is_predicted_so(slope, offset):
+    rng = np.random.default_rng(0)
+
+    def copying() -> sdil.Trajectory:
+        seen = rng.normal(size=(30, 2)).astype(np.float32) * 20
+        done = np.stack([slope * seen[:29, 0] + offset, rng.normal(size=29)], 1)
+        return sdil.Trajectory(observations=seen, actions=done.astype(np.float32))
+
+    demos = sdil.Demonstrations(clean=[copying() for _ in range(4)], noisy=[])
+    found = find(demos)
+    assert found is not None
+    assert found.exact.tolist() == [True, False]
+    assert not found.of(Windows(demos.all, 0))[:, 0].any()
+    policy = sdil.BC(max_updates=300, min_updates=300).fit(demos, seed=0)
+    windows = Windows(demos.clean, 0)
+    said = policy.distribution(windows.at(torch.arange(len(windows))))
+    apart = said.apart(windows.actions[windows.steps])[:, 0].abs().max()
+    assert float(apart) < 0.05  # of places that are spread over 20 and 40
+
+
+def test_errors_of_ways_are_not_cut_to_the_limits_of_places():
+    space = gym.spaces.Box(0.0, 512.0, (3,), np.float32)
+    relative = find(demonstrations())
+    assert relative is not None
+    told = relative.space(space)
+    assert (told.low.tolist(), told.high.tolist()) == ([-np.inf, 0, 0], [np.inf, 512, 512])

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -27,7 +28,12 @@ from sdil.history import History
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
 from sdil.nested import shape_actions
-from sdil.observations import observation_shape, observation_type, pack_observations
+from sdil.observations import (
+    observation_shape,
+    observation_type,
+    pack_observations,
+    unpack_observations,
+)
 from sdil.saved import (
     BuildEncoder,
     Encoder,
@@ -254,7 +260,7 @@ class Policy(Saved):
                 f"this policy expects observations of shape {shape} or (n, *{shape}), "
                 f"not {given.shape}"
             )
-        _check_finite(batch if batch.dtype.kind == "f" else given.reshape(batch.shape))
+        self._check(batch, given.reshape(batch.shape))
         seen = _tensor(self.seen_rows(batch))
         spaces = self.inner_spaces
         history = History.none(spaces, len(batch), self.remembers) if state is None else state
@@ -289,6 +295,26 @@ class Policy(Saved):
         with torch.no_grad():
             nothing = History.none(self.inner_spaces, len(seen), self.remembers)
             return self._by_rules(nothing.window(seen)).numpy()
+
+    def _check(self, batch: Array, given: Array) -> None:
+        """Refuse observations (n, *kept) that are not finite, or that bytes do not hold as they
+        were `given`: pictures from 0 to 1 would be black."""
+        space = self.spaces.observation
+        if batch.dtype.kind == "f":
+            _check_finite(batch)
+        elif isinstance(space, gym.spaces.Dict):
+            for name, part in unpack_observations(space, batch).items():
+                _check_finite(part, f"part {name!r}, ")
+        elif given.dtype != batch.dtype:
+            _check_finite(given)
+            lost = np.argwhere(batch != given)
+            if len(lost):
+                at = tuple(int(j) for j in lost[0])
+                raise InputError(
+                    f"the observation of episode {at[0]} (row {at[0]} of {len(batch)}): element "
+                    f"{at[1:]} is {given[at]}, but this policy learned from {batch.dtype}, "
+                    "pictures from 0 to 255; give them so"
+                )
 
     def _act(self, window: Window, *, draw: bool) -> Tensor:
         """(n, *action)"""
@@ -373,11 +399,11 @@ def _spread(rows: Tensor, values: Tensor) -> Tensor:
     return rows.view(-1, *[1] * (values.ndim - 1))
 
 
-def _check_finite(batch: Array) -> None:
+def _check_finite(batch: Array, where: str = "") -> None:
     if batch.dtype.kind == "f" and not np.isfinite(batch).all():
         row, *element = (int(j) for j in np.argwhere(~np.isfinite(batch))[0])
         raise InputError(
-            f"the observation of episode {row} (row {row} of {len(batch)}): element "
+            f"the observation of episode {row} (row {row} of {len(batch)}): {where}element "
             f"{tuple(element)} is {batch[(row, *element)]}; give finite numbers"
         )
 

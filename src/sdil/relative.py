@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from sdil.windows import STEPS_AT_ONCE, Windows
 
 FOLLOWS = 0.75
 """The least share of the variance of an entry that an observation must tell by a line."""
+_LEAST = 1e-4  # less of an entry's spread than this is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,10 @@ class Relative:
     offset: Tensor
     """(D,)"""
     left: Tensor
-    """The standard deviation of what is left; 0 where it follows none. (D,)"""
+    """The standard deviation of what is left, at least `_LEAST` of the entry's own; 0 where it
+    follows none. (D,)"""
+    exact: Tensor
+    """Whether nothing is left but rounding. (D,)"""
 
     @staticmethod
     def find(windows: Windows) -> Relative | None:
@@ -70,8 +76,10 @@ class Relative:
         slope = torch.where(follows, told[entry, at], 0.0) / torch.where(follows, wide[entry], 1.0)
         centre = mean + first
         offset = torch.where(follows, centre[n:] - slope * centre[entry], 0.0)
-        left = torch.where(follows, (wide[n:] * (1 - best)).clamp(min=0.0).sqrt(), 0.0)
-        return Relative(entry, slope, offset, left)
+        least, left = _LEAST * wide[n:].sqrt(), (wide[n:] * (1 - best)).clamp(min=0.0).sqrt()
+        exact = follows & (left < least)
+        left = torch.where(follows, torch.maximum(left, least), 0.0)
+        return Relative(entry, slope, offset, left, exact)
 
     def of(self, windows: Windows) -> Tensor:
         """The flat actions of windows, told so. (S, D)"""
@@ -80,8 +88,14 @@ class Relative:
             windows.rows.split(STEPS_AT_ONCE), windows.steps.split(STEPS_AT_ONCE), strict=True
         ):
             apart = found[step].double() - self.line(windows.observations[row])
-            found[step] = apart.to(found.dtype)
+            found[step] = torch.where(self.exact, 0.0, apart).to(found.dtype)
         return found
+
+    def space(self, space: gym.spaces.Box) -> gym.spaces.Box:
+        """Of actions told so: entries that follow have no limits."""
+        follows = (self.slope != 0).numpy()
+        low, high = np.where(follows, -np.inf, space.low), np.where(follows, np.inf, space.high)
+        return gym.spaces.Box(low, high, dtype=space.dtype.type)
 
     def line(self, states: Tensor) -> Tensor:
         """What is taken off. (..., I) to (..., D)"""

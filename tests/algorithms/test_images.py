@@ -375,3 +375,52 @@ def test_the_command_line_judges_scores_and_evaluates_pictures(demos, tmp_path, 
     if not torch.cuda.is_available():
         assert main([*judging, "--device", "cuda", "--overwrite"]) != 0
         assert "there is no GPU" in capsys.readouterr().err
+
+
+def test_pictures_that_bytes_do_not_hold_are_refused(demos):
+    policy = BC(**FEW).fit(demos, seed=0)
+    frames = demos.clean[0].observations[:2]
+    for wrong in (frames / 255.0, frames.astype(int) - 300):
+        with pytest.raises(InputError, match="from 0 to 255"):
+            policy.predict(wrong)
+    whole, _ = policy.predict(frames.astype(np.float64))
+    np.testing.assert_array_equal(whole, policy.predict(frames)[0])
+
+
+def test_a_part_that_is_not_finite_is_refused():
+    policy = BC(**FEW).fit(walks("parts"), seed=0)
+    seen = {"camera": np.zeros((12, 12, 3), np.uint8), "place": np.array([np.nan], np.float32)}
+    with pytest.raises(InputError, match=r"part 'place'.*nan"):
+        policy.predict(seen)
+
+
+def numbers_only():
+    """Observations of two parts without a picture, one of them a single number."""
+    rng = np.random.default_rng(0)
+    episodes = [
+        sdil.Trajectory(
+            {"height": rng.normal(size=9), "place": rng.normal(size=(9, 2))},
+            rng.integers(2, size=8),
+        )
+        for _ in range(8)
+    ]
+    return sdil.Demonstrations(episodes[:4], episodes[4:])
+
+
+def test_parts_without_pictures_are_learned_from_and_gone_on_with():
+    demos, states, again = numbers_only(), [], []
+    learner = BC(**FEW)
+    fit = partial(learner.fit, demos, valid=demos, seed=0)
+    whole = fit(on_epoch=lambda e: states.append(e.state()))
+    assert len(states) > 1
+    resumed = fit(resume=states[0], on_epoch=lambda e: again.append(e.index))
+    assert again[0] == 2
+    assert equal(weights(whole), weights(resumed))
+
+
+def test_an_encoder_leaves_the_callers_random_numbers_alone(demos):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    ObservationEncoder(demos.spaces.observation)
+    assert torch.equal(torch.rand(3), expected)

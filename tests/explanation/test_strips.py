@@ -163,3 +163,11 @@ def test_whatever_a_camera_gives_becomes_red_green_and_blue(picture, expected):
     seen = as_rgb(picture)
     assert seen.shape == (8, 9, 3)
     assert seen[3, 4].tolist() == expected
+
+
+def test_real_numbers_up_to_255_and_opacity():
+    grey = np.full((8, 8, 3), 100.0, np.float32)
+    assert (as_rgb(grey) == 100).all()
+    assert (as_rgb(grey / 255.0) == 100).all()
+    opaque = np.concatenate([np.full((8, 8, 3), 7, np.uint8), np.full((8, 8, 1), 255, np.uint8)], 2)
+    assert (as_rgb(opaque) == 7).all()

@@ -22,7 +22,7 @@ from sdil.errors import InputError
 from sdil.judging import FittedJudge
 from sdil.networks.observing import Features, ObservationEncoder
 from sdil.networks.seeing import Seen, encoder_by, needs_encoder, see
-from sdil.observations import pack_observations
+from sdil.observations import has_images, pack_observations
 from sdil.policy import Policy
 from sdil.saved import Saved
 from sdil.simulators import EnvironmentLike, environment_maker, table_of
@@ -97,12 +97,13 @@ def _fit_by_encoder(
     if encoder is None and learned:  # it had learned to see before the interruption
         plain = ObservationEncoder(demos.spaces.observation)
         encoder = ObservationEncoder.build(demos.spaces, plain.configuration(), learned)
+    inside = resume is not None and (bool(learned) or not has_images(demos.spaces.observation))
     seen = see(
         demos,
         seed=seed,
         encoder=encoder,
         on_epoch=on_epoch,
-        resume=None if learned or encoder is not None else resume,
+        resume=None if inside or encoder is not None else resume,
     )
     if judge is not None:
         more["judge"] = _inner(judge, seen)
@@ -115,7 +116,7 @@ def _fit_by_encoder(
         valid=None if valid is None else seen.encoder.demonstrations(valid),
         seed=seed,
         on_epoch=with_more(on_epoch, lambda: eyes),
-        resume=below(resume, "own") if resume is not None and learned else None,
+        resume=below(resume, "own") if resume is not None and inside else None,
         **more,
     )
     return _outer(result, seen, demos.spaces) if isinstance(result, Saved) else result

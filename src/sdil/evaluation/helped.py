@@ -82,8 +82,8 @@ class Helped:
     seed: int
     error_in: ErrorIn = "shares"
     """What errors are: shares of steps at which another action is the likeliest; or, of actions
-    that cannot be listed, standard deviations of the data, mean over entries (of a counted entry 1
-    where it is another)."""
+    that cannot be listed, standard deviations of the data (of a place that follows where something
+    is, of what is left), mean over entries (of a counted entry 1 where it is another)."""
 
 
 @steadily

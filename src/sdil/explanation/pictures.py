@@ -129,10 +129,14 @@ def make_strip(pictures: Iterable[Array], every: int, room: int) -> Strip:
 
 
 def as_rgb(picture: Array) -> Array:
-    """A picture (H, W), (H, W, C) or (C, H, W), in bytes or from 0 to 1, as (H, W, 3) bytes."""
+    """A picture (H, W), (H, W, C) or (C, H, W), in bytes or real numbers up to 1 or 255, as
+    (H, W, 3) bytes."""
     picture = np.asarray(picture)
     if picture.dtype.kind == "f":
-        picture = np.clip(np.nan_to_num(picture) * 255.0, 0, 255)
+        picture = np.nan_to_num(picture)
+        picture = np.clip(picture * (1.0 if picture.max(initial=0) > 1 else 255.0), 0, 255)
+    if picture.ndim == 3 and picture.shape[2] == 4 <= picture.shape[0]:
+        picture = picture[..., :3]  # without how opaque it is
     if picture.ndim == 3 and picture.shape[0] < picture.shape[2]:
         picture = picture.transpose(1, 2, 0)
     if picture.ndim == 3 and picture.shape[2] % 3 == 0:

@@ -55,7 +55,7 @@ from sdil.formats.minari import (
     write_dataset,
 )
 from sdil.formats.origin import Imported, Origin
-from sdil.observations import has_frames, observation_type
+from sdil.observations import observation_type
 from sdil.spaces import Spaces, element_type
 from sdil.truth import Truth
 
@@ -247,7 +247,8 @@ def size_on_disk(demos: Demonstrations) -> int:
     everything = demos.all
     steps, episodes = everything.n_steps, len(everything)
     per_step = everything.observations[:1].nbytes + everything.actions[:1].nbytes
-    twice = demos.clean.n_steps + len(demos.clean) if has_frames(demos.spaces.observation) else 0
+    mapped = is_mapped(demos.spaces, len(everything.observations))
+    twice = demos.clean.n_steps + len(demos.clean) if mapped else 0
     rows = (steps + episodes + twice) * per_step  # a mapped file begins with the clean set's
     return rows + 200 * steps + 8_000 * episodes + 400_000
 

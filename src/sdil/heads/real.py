@@ -71,8 +71,9 @@ class Real(ActionHead):
         self.leans, self.chooses = bool(self.follows.any()), bool(self.is_choice.any())
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name in ("follows", "fine"):  # of before: nothing followed anything
-            state.setdefault(prefix + name, getattr(self, name))
+        # of before, when nothing followed anything
+        state.setdefault(prefix + "follows", torch.zeros_like(self.follows))
+        state.setdefault(prefix + "fine", torch.ones_like(self.fine))
         super()._load_from_state_dict(state, prefix, *args)
         self._notice()
 

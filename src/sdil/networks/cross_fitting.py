@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -160,9 +161,12 @@ def cross_fit(
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
     windows = Windows(everything, look_back, varying_inputs(everything))
-    told_so(windows)
+    relative, space = told_so(windows), demos.spaces.action
     actions = windows.actions_at(torch.arange(len(windows)))
-    head = make_head(demos.spaces.action)
+    if relative is not None:
+        assert isinstance(space, gym.spaces.Box)
+        space = relative.space(space)
+    head = make_head(space)
     head.fit(actions)
     features = WindowFeatures(windows.observations.shape[1], head, look_back)
     features.standardise.fit(windows)

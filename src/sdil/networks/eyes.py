@@ -105,7 +105,7 @@ class Eyes(nn.Module):
     def told(self, rows: Tensor) -> list[Tensor]:
         """The parts that are numbers. (n, any) each"""
         number = next(self.parameters()).dtype if len(self.each) else torch.float32
-        return [part_of(rows, part).flatten(1).to(number) for part in self.numbers]
+        return [part_of(rows, part).reshape(len(rows), -1).to(number) for part in self.numbers]
 
     def look_at(self, rows: Tensor) -> None:
         """Take the scale of pictures from these observations."""

@@ -50,7 +50,7 @@ class Leaning(nn.Module):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         for name, buffer in self.named_buffers():  # of before: nothing followed anything
-            state.setdefault(prefix + name, buffer)
+            state.setdefault(prefix + name, torch.zeros_like(buffer))
         super()._load_from_state_dict(state, prefix, *args)
 
     def forward(self, outputs: Tensor, standardised: Tensor, head: ActionHead) -> Tensor:

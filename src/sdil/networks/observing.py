@@ -3,8 +3,8 @@
 An `ObservationEncoder` turns observations of any space that we know into rows of numbers. Pictures
 go through a small convolutional network that `looking.py` trained on all demonstrations, or through
 features that the user gives. It computes in double precision and rounds at the end: so a frame has
-the same numbers, to the last bit, whoever is beside it in a batch and whatever device computes
-them, and signals that know a state by its return still do.
+the same numbers, whoever is beside it in a batch and, but for ties of rounding, whatever device
+computes them, and signals that know a state by its return still do.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class ObservationEncoder:
     ) -> None:
         """Pictures are seen by `eyes`, or by `features`: any callable, or where one is
         ("module:name"), which makes `size` numbers of each picture."""
-        self.space, self.eyes = space, Eyes(space) if eyes is None else eyes
+        with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+            self.space, self.eyes = space, Eyes(space) if eyes is None else eyes
         self.named = features if isinstance(features, str) else None
         self.features = _found(features) if isinstance(features, str) else features
         own = self.eyes.size

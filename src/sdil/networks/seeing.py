@@ -13,7 +13,6 @@ from typing import Any
 from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.networks.eyes import Eyes
 from sdil.networks.looking import learn_to_see
 from sdil.networks.observing import Features, ObservationEncoder, measure_features
 from sdil.observations import has_images, is_vector
@@ -85,7 +84,7 @@ def encoder_by(features: Features | str, demos: Demonstrations) -> ObservationEn
         raise InputError(f"features are for pictures, and there are none in {space}")
     probe = ObservationEncoder(space, features=features, size=1)
     assert probe.features is not None
-    size = measure_features(probe.features, Eyes(space), demos.clean[0].observations)
+    size = measure_features(probe.features, probe.eyes, demos.clean[0].observations)
     return ObservationEncoder(space, features=features, size=size)
 
 
