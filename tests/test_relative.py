@@ -10,8 +10,9 @@ import torch
 import sdil
 from sdil.demonstrations import pack_given
 from sdil.heads import Real
+from sdil.judges.material import Material
 from sdil.networks.policies import Architecture, PlainNetwork
-from sdil.relative import Relative
+from sdil.relative import Relative, tell_so
 from sdil.windows import Windows
 
 
@@ -204,3 +205,25 @@ def test_errors_of_ways_are_not_cut_to_the_limits_of_places():
     assert relative is not None
     told = relative.space(space)
     assert (told.low.tolist(), told.high.tolist()) == ([-np.inf, 0, 0], [np.inf, 512, 512])
+
+
+def test_actions_of_several_parts_are_left_as_they_are():
+    """Counted entries lie among the real ones of a row, and may follow a state all the same."""
+    rng = np.random.default_rng(0)
+    space = gym.spaces.Dict(
+        {"go": gym.spaces.Box(-1, 1, (1,), np.float32), "mode": gym.spaces.Discrete(5)}
+    )
+
+    def episode() -> sdil.Trajectory:
+        mode = rng.integers(5, size=20)
+        actions = {"go": rng.uniform(-1, 1, (20, 1)).astype(np.float32), "mode": mode}
+        seen = np.stack([np.append(mode, 0), rng.normal(size=21)], 1).astype(np.float32)
+        return sdil.Trajectory(seen, sdil.flatten_actions(space, actions))
+
+    episodes = [episode() for _ in range(8)]
+    spaces = sdil.Spaces(gym.spaces.Box(-np.inf, np.inf, (2,), np.float32), space)
+    demos = sdil.Demonstrations(episodes[:4], episodes[4:], spaces)
+    windows = Windows(demos.all, 0)
+    assert tell_so(windows, space) is space
+    assert torch.equal(windows.actions, Windows(demos.all, 0).actions)
+    assert Material.of(demos, None, seed=0).relative is None

@@ -11,6 +11,7 @@ wherever actions are told.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -109,12 +110,15 @@ class Relative:
         return Relative(**tensors)
 
 
-def told_so(windows: Windows) -> Relative | None:
-    """Tell the actions of windows so, where any follow; how it was done."""
+def tell_so(windows: Windows, space: gym.Space[Any]) -> gym.Space[Any]:
+    """Tell the actions of windows so, where any follow; the space that they then have."""
+    if not isinstance(space, gym.spaces.Box):
+        return space  # rows of several parts hold counted entries, too
     relative = Relative.find(windows)
-    if relative is not None:
-        windows.actions = relative.of(windows)
-    return relative
+    if relative is None:
+        return space
+    windows.actions = relative.of(windows)
+    return relative.space(space)
 
 
 def _at(windows: Windows, part: slice) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -74,7 +75,8 @@ class Material:
         for groups in (clean, others):
             fold[rng.permutation(groups)] = np.arange(len(groups)) % (n_folds or FOLDS)
         steps = np.repeat(np.arange(len(both)), both.lengths)
-        relative = Relative.find(Windows(train, 0, inputs))
+        real = isinstance(demos.spaces.action, gym.spaces.Box)
+        relative = Relative.find(Windows(train, 0, inputs)) if real else None
         return Material(
             windows=windows_of(both, inputs, relative),
             inputs=inputs,

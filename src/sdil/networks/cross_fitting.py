@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from sdil.demonstrations import Demonstrations, split_groups
 from sdil.heads import ActionHead, make_head
 from sdil.networks.encoders import RecordedFeatures, WindowFeatures
 from sdil.networks.ensemble import Ensemble
-from sdil.relative import told_so
+from sdil.relative import tell_so
 from sdil.spaces import Array, require_vectors
 from sdil.training import seeded
 from sdil.windows import STEPS_AT_ONCE, Windows, varying_inputs
@@ -161,11 +160,8 @@ def cross_fit(
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
     windows = Windows(everything, look_back, varying_inputs(everything))
-    relative, space = told_so(windows), demos.spaces.action
+    space = tell_so(windows, demos.spaces.action)
     actions = windows.actions_at(torch.arange(len(windows)))
-    if relative is not None:
-        assert isinstance(space, gym.spaces.Box)
-        space = relative.space(space)
     head = make_head(space)
     head.fit(actions)
     features = WindowFeatures(windows.observations.shape[1], head, look_back)
