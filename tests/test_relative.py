@@ -118,7 +118,10 @@ def test_the_judge_does_not_care_whether_places_or_ways_were_recorded(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:discovery failed")
-@pytest.mark.parametrize("learner", [sdil.BC, sdil.SDIL, sdil.ScoredBC])
+@pytest.mark.parametrize(
+    "learner",
+    [sdil.BC, *(pytest.param(x, marks=pytest.mark.slow) for x in (sdil.SDIL, sdil.ScoredBC))],
+)
 def test_learners_predict_places_as_well_as_ways(learner, tmp_path):
     """A wish of 0.3 is small beside places that are spread over 30: who must learn to copy the
     place first predicts it badly."""

@@ -61,7 +61,9 @@ def quiet(fit, *arguments, **named):
         return fit(*arguments, **named)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [*KINDS[2:], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[:2])]
+)
 def test_every_kind_of_picture_is_learned_from_saved_and_acted_on(kind, tmp_path):
     demos = walks(kind)
     policy = BC(**FEW).fit(demos, seed=0)
@@ -153,6 +155,7 @@ def test_the_same_seed_gives_the_same_and_so_does_going_on(name, demos):
     assert not equal(everything(first), everything(other))
 
 
+@pytest.mark.slow
 def test_an_encoder_is_learned_once_for_judge_learner_and_question(monkeypatch):
     seeing.forget_encoders()
     demos = walks(clean=20, noisy=20)

@@ -117,6 +117,7 @@ def test_the_end_of_a_stretch_cannot_change_an_action(policy, errands):
     assert not np.allclose(*skills)  # but discovery does
 
 
+@pytest.mark.slow
 def test_it_is_saved_with_what_lasts(policy, errands, tmp_path):
     policy.save(tmp_path / "policy")
     again = load_policy(tmp_path / "policy")
@@ -124,6 +125,7 @@ def test_it_is_saved_with_what_lasts(policy, errands, tmp_path):
     np.testing.assert_array_equal(told(again, errands[0]), told(policy, errands[0]))
 
 
+@pytest.mark.slow
 def test_the_papers_judge_can_have_it_too(errands, tmp_path):
     judge = PU(
         skills_from="stretches", n_skills=6, discovery_epochs=1, discovery_min_updates=300
