@@ -409,3 +409,16 @@ def test_an_empty_episode_is_named(tmp_path):
     path = write_robomimic(tmp_path / "a.hdf5", data)
     with pytest.raises(InputError, match="demo_1"):
         sdil.read(path, clean="0")
+
+
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("word", ["inf", "-inf", "nan"])
+def test_a_word_among_numbers_is_a_number_that_is_not_finite(tmp_path, word, files):
+    """Not text, which would be left out without a word."""
+    for i in range(files):
+        first = word if i == 0 else "0.5"
+        rows = [f"{i},0,{first},0.25,1", f"{i},1,0.75,0.5,0"]
+        text = "\n".join(["episode,step,obs_a,obs_b,action", *rows])
+        (tmp_path / f"part{i}.csv").write_text(text + "\n")
+    with pytest.raises(InputError, match=r"obs_a.*not a finite number"):
+        sdil.read(tmp_path if files > 1 else tmp_path / "part0.csv", clean="0")

@@ -19,6 +19,8 @@ def check_lengths(
         values = recorded.values.get(name)
         if values is None:
             raise InputError(f"{where}: {name} is missing")
+        if values.dtype.kind not in "biuf":
+            raise InputError(f"{where}: {name} holds {values.dtype}, not numbers")
         if values.shape[1:] != shape:
             raise InputError(
                 f"{where}: {name} has shape {values.shape[1:]} per step, but {shape} elsewhere in "

@@ -59,6 +59,7 @@ def load_rows(connection: Any, location: str, table: str | None, scratch: Path) 
                 f"CREATE TABLE rows AS SELECT *, {quoted_text(called[0])} AS sdil_file, {_EXTRA} "
                 f"FROM {how}({_listed(files)}{options})"
             )
+            _read_words_as_numbers(connection)
             return False
         connection.execute("CREATE TABLE files (place VARCHAR, called VARCHAR)")
         names = list(zip(map(str, files), called, strict=True))
@@ -68,7 +69,26 @@ def load_rows(connection: Any, location: str, table: str | None, scratch: Path) 
             f"(SELECT *, {_EXTRA} FROM {how}({_listed(files)}{options}, union_by_name = true, "
             "filename = 'sdil_file')) AS given JOIN files ON given.sdil_file = files.place"
         )
+        _read_words_as_numbers(connection)
     return False
+
+
+def _read_words_as_numbers(connection: Any) -> None:
+    """Columns of numbers among which is a word for one, inf or nan, are numbers: DuckDB takes them
+    for text, and text is no feature. Whoever checks the numbers will say which is not finite."""
+    kinds = connection.execute("DESCRIBE rows").fetchall()
+    names = [quoted_name(row[0]) for row in kinds if row[1] == "VARCHAR" and row[0] != "sdil_file"]
+    if not names:
+        return
+    asked = ", ".join(
+        f"count(*) FILTER ({n} IS NOT NULL AND TRY_CAST({n} AS DOUBLE) IS NULL), "
+        f"count(*) FILTER (isfinite(TRY_CAST({n} AS DOUBLE)))"
+        for n in names
+    )
+    counts = connection.execute(f"SELECT {asked} FROM rows").fetchone()
+    for name, words, numbers in zip(names, counts[::2], counts[1::2], strict=True):
+        if numbers and not words:
+            connection.execute(f"ALTER TABLE rows ALTER {name} TYPE DOUBLE")
 
 
 def _view(connection: Any, files: list[Path], called: list[str]) -> bool:
