@@ -72,10 +72,19 @@ class GoodShare:
     high: float
 
     @property
+    def partial(self) -> float:
+        """`point`, but neither none nor all."""
+        return _partial(self.point)
+
+    @property
     def odds(self) -> tuple[float, float, float]:
         """Log-odds of `point`, `low` and `high`, none of them certain."""
-        point, low, high = (min(max(p, 0.02), 0.98) for p in (self.point, self.low, self.high))
+        point, low, high = (_partial(p) for p in (self.point, self.low, self.high))
         return math.log(point / (1 - point)), math.log(low / (1 - low)), math.log(high / (1 - high))
+
+
+def _partial(share: float) -> float:
+    return min(max(share, 0.02), 0.98)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from sdil.judges.integrity import Integrity
 from sdil.judges.joining import N_BINS, worth
 from sdil.judges.learned_value import LearnedValue
 from sdil.judges.likelihood import Clones
+from sdil.judges.neighbours import told_by_neighbours
 from sdil.judges.progress import Progress
 from sdil.judges.value import Value
 from sdil.judging import GoodShare
@@ -55,6 +56,8 @@ class Evidence(nn.Module):
     """What a bin is worth; 0 throughout where the signal is not heard. (S, N_BINS)"""
     good_share: Tensor
     """The share of noisy steps that are good: point, lowest and highest. (3,)"""
+    persistence: Tensor
+    """How far a noisy step is as the one before it (`neighbours.py`). ()"""
     idling: Tensor
     """The log-odds that a step which idles is worth as a step, and for its episode; the second
     is also the most that a step is worth which acts and moves nothing. (2,)"""
@@ -96,6 +99,7 @@ class Evidence(nn.Module):
         self.register_buffer("middles", torch.full((n, N_BINS), torch.nan, dtype=double))
         self.register_buffer("log_odds", torch.zeros(n, N_BINS, dtype=double))
         self.register_buffer("good_share", torch.tensor([0.5, 0.0, 1.0], dtype=double))
+        self.register_buffer("persistence", torch.zeros((), dtype=double))
         self.register_buffer("idling", torch.zeros(2, dtype=double))
         self.register_buffer("caps", torch.zeros((), dtype=torch.bool))
         self.register_buffer("step_grounds", torch.full((n, 3), torch.nan, dtype=double))
@@ -106,7 +110,7 @@ class Evidence(nn.Module):
     @staticmethod
     def of_tensors(tensors: Mapping[str, Tensor], action: gym.Space[Any]) -> Evidence:
         """The inverse of `state_dict`; `action` is the space of actions."""
-        state = dict(tensors)
+        state = {"persistence": torch.zeros((), dtype=torch.float64), **tensors}  # before: none
         n_inputs = len(state["standardise.mean"])
         idle = state["doing.idle"]
         of_value = below(state, "learned.networks")
@@ -239,6 +243,7 @@ class Evidence(nn.Module):
         each = {n: self.worth(n, tell(n)) for n in self.weighed}
         settle = self.settling(windows, index)
         bare = np.sum(list(each.values()), 0)  # log-odds (N,)
+        bare = self.with_neighbours(windows, index, bare)
         total = settle(bare)
         prior, low, high = self.share().odds
         without = [_probability(prior + settle(bare - part)) for part in each.values()]
@@ -252,6 +257,16 @@ class Evidence(nn.Module):
             "parts": parts,
             "spread": 2 * np.hypot(hangs, between),
         }
+
+    def with_neighbours(self, windows: Windows, index: Tensor, log_odds: Array) -> Array:
+        """Joined log-odds of these steps (B,), of whole episodes, with what the acting steps beside
+        each say of it."""
+        acts = ~self.doing.idles(windows, index).numpy()
+        episode = (windows.times[index] == 0).cumsum(0).numpy()
+        said = log_odds[acts], episode[acts], self.share().partial, float(self.persistence)
+        found = log_odds.copy()
+        found[acts] += told_by_neighbours(*said)
+        return found
 
     def settling(
         self, windows: Windows, index: Tensor, *, waiting: bool = False
@@ -281,8 +296,8 @@ class Evidence(nn.Module):
                 told[name] = self.pace(rates_of(windows, self.head))
             elif name == "steps":
                 settle = self.settling(windows, index, waiting=True)
-                bare = [self.worth(n, tell(n)) for n in self.weighed]
-                told[name] = settle(np.sum(bare, 0))
+                bare = np.sum([self.worth(n, tell(n)) for n in self.weighed], 0)
+                told[name] = settle(self.with_neighbours(windows, index, bare))
             elif name == "likelihood":
                 told[name] = tell(name)
             else:

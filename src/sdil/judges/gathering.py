@@ -27,6 +27,7 @@ from sdil.judges.hearing import (
 )
 from sdil.judges.joining import bin_middles, estimate_good_share, weigh_signals, worth
 from sdil.judges.material import Material
+from sdil.judges.neighbours import find_persistence
 from sdil.judges.telling import IDLING, WAITING, Gathered
 from sdil.judges.witnesses import GatheringFields, Witnesses
 from sdil.judging import CrossJudged, GoodShare
@@ -147,27 +148,28 @@ class Gathering:
             self.heard = ["consensus", *(name for name in self.heard if name != "likelihood")]
 
     def _weigh(self) -> tuple[Array, GoodShare]:
-        """Joined log-odds of every step by those that never saw its group, 0 where it idles, and
-        the share of good ones."""
+        """Joined log-odds of every step by those that never saw its group, and of the steps beside
+        it, 0 where it idles; and the share of good ones."""
         if self._weighed is not None and self._weighed[0] == self.heard:
             return self._weighed[1:]
-        fixed = self.good_share
-        first = 0.5 if fixed == "auto" else fixed
-        totals = self._joined(first)[0]
-        if fixed != "auto":
-            return self._keep(totals, GoodShare(fixed, fixed, fixed))
+        material, fixed = self.material, self.good_share
+        totals = self._joined(0.5 if fixed == "auto" else fixed)[0]
         clean, noisy = self._acting
-        share = estimate_good_share(
-            totals[clean],
-            self.material.group[clean],
-            totals[noisy],
-            self.material.group[noisy],
-            seed=self.seed,
-        )
-        point = float(np.clip(share.point, 0.02, 0.98))
-        return self._keep(self._joined(point)[0], share)
-
-    def _keep(self, totals: Array, share: GoodShare) -> tuple[Array, GoodShare]:
+        if fixed != "auto":
+            share = GoodShare(fixed, fixed, fixed)
+        else:
+            share = estimate_good_share(
+                totals[clean],
+                material.group[clean],
+                totals[noisy],
+                material.group[noisy],
+                seed=self.seed,
+            )
+            totals = self._joined(share.partial)[0]
+        self.final.good_share.copy_(torch.tensor([share.point, share.low, share.high]))
+        found = find_persistence(totals[noisy], material.trajectory[noisy], share.partial)
+        self.final.persistence.fill_(found)
+        totals = self.final.with_neighbours(material.windows, torch.arange(len(totals)), totals)
         self._weighed = list(self.heard), totals, share
         return totals, share
 
@@ -198,10 +200,7 @@ class Gathering:
         if not self.heard or not len(noisy):
             return
         _, share = self._weigh()
-        found = torch.tensor([share.point, share.low, share.high], dtype=torch.float64)
-        self.final.good_share.copy_(found)
-        point = float(np.clip(share.point, 0.02, 0.98))
-        _, log_odds = self._joined(point)
+        _, log_odds = self._joined(share.partial)
         total = np.zeros(len(noisy))
         for name, odds in zip(self.heard, log_odds, strict=True):
             signal = self.final.tell(name, self.material.windows, torch.from_numpy(noisy)).numpy()
@@ -227,6 +226,7 @@ class Gathering:
                 signal = view.tell(name, material.windows, index).numpy()
                 odds = self.final.log_odds[STEP_SIGNALS.index(name)].numpy()
                 total += worth(signal, bin_middles(signal[acts]), odds)
+            total = self.final.with_neighbours(material.windows, index, total)
             found.append(1.0 / (1.0 + np.exp(-(prior + settle(total)))))
         first = np.cumsum(demos.clean.lengths) - demos.clean.lengths
         unseen = torch.from_numpy(material.reference)
