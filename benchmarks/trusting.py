@@ -52,7 +52,7 @@ def run_cell(
                     "setting": setting,
                     "seed": seed,
                     "share": share,
-                    "exponent": "none" if found.exponent is None else f"{found.exponent:g}",
+                    "exponent": "none" if found.way.exponent is None else f"{found.way.exponent:g}",
                     "way": way,
                     **walked,
                 }

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sdil.algorithms.judged import UNUSED, draw_after, draw_share, given_or_own
 from sdil.algorithms.learner import check
-from sdil.algorithms.trust import Trust, find_trust, trust_all
+from sdil.algorithms.trust import NOTHING, Trust, find_trust, trust_all
 from sdil.algorithms.weighing import WeighedData, WeighingLearner
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -61,8 +61,9 @@ class ScoredBC(WeighingLearner):
         elif judge is not None:
             raise InputError(UNUSED)
         trust = self._find_trust(demos, judge, valid, seed)
-        plain = trust is not None and not trust.exponent  # what BC does: with the clean set alone,
-        used = demos.clean_only() if trust and trust.exponent is None else demos  # or with both
+        alone = trust is not None and trust.way == NOTHING
+        plain = alone or (trust is not None and trust.way.pools)  # what BC does
+        used = demos.clean_only() if alone else demos
         data = WeighedData(used, valid, self, seed, lengths=None if trust is None else {})
         with seeded(seed) as generator:
             network = data.network()

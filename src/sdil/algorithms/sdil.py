@@ -39,7 +39,7 @@ from sdil.acting import suit
 from sdil.algorithms.judged import UNUSED, draw_after, draw_by_weight, draw_share, given_or_own
 from sdil.algorithms.learner import check
 from sdil.algorithms.reuse import Reuse
-from sdil.algorithms.trust import Trust, find_trust, trust_all
+from sdil.algorithms.trust import NOTHING, Trust, find_trust, trust_all
 from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
@@ -184,7 +184,7 @@ class SDIL(DiscoveryFields):
             raise InputError(UNUSED)
         trust = self._find_trust(demos, judge, valid, seed)
         leans = judge is not None and self.noisy_share == "auto"
-        if leans and trust.exponent is None:  # nothing to learn there: all is as without it
+        if leans and trust.way == NOTHING:  # nothing to learn there: all is as without it
             demos = demos.clean_only()
         steps = TrainingSteps(demos, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
@@ -207,7 +207,7 @@ class SDIL(DiscoveryFields):
         )
         at_most = trust.updates if short else None  # more would know the training set by heart
         draw_noisy = None
-        if leans and trust.exponent and self.discovers_from == "trusted":
+        if leans and trust.way.exponent and self.discovers_from == "trusted":
             draw_noisy = trust.draw_noisy(generator)
         discovery = Discovery(steps, discovered, T, self, generator, scores, at_most, draw_noisy)
         if phases.begun == DISCOVER:

@@ -2,24 +2,29 @@
 
 A noisy step weighs p^e in training, where a clean one weighs 1 and p is how probably it is good by
 a judge: cautiously, as if no more noisy steps were good than the lower end of its estimate says.
-The exponent says how far the noisy set is trusted: at 0 all steps count alike, which is pooling;
-the larger it is, the surer a step must be. It is the smallest with which hardly any bad step is
-drawn, by p itself: so it follows the share of good steps and how well the judge tells them apart.
-Where none does, noisy steps are left alone.
+The exponent says how sure a step must be: at 0 all count alike, which is pooling. All noisy steps
+together may also be held to weigh no more than a part of what the clean ones do: many doubtful
+steps then teach what the few trusted ones never show, and do not outvote them.
+
+The judge proposes. The smallest exponent is looked for with which hardly any bad step is drawn, by
+p itself: so it follows the share of good steps and how well the judge tells them apart. Under 1 it
+is taken as it is; where steps must be surer than that, p itself is, and the noisy set is held to
+half the weight of the clean one; where none does, noisy steps are left alone.
 
 Clean groups that were left out have the last word: where small clones predict them clearly better
-that leave noisy steps alone, trust them otherwise or pool everything, the most cautious of these is
-done that is not clearly worse than the best. A judge that says nothing of steps needs not be
-contradicted clearly. p of a step is then told by those who never saw these groups. They also tell
-whether it helps to look back, and after how many updates training ends. Nothing is held out in the
-end: whoever asks trains on everything.
+that trust noisy steps otherwise, the most cautious of these ways is gone that is not clearly worse
+than the best. A judge that says nothing of steps needs not be contradicted clearly. p of a step is
+then told by those who never saw these groups. They also tell whether it helps to look back, and
+after how many updates training ends. Nothing is held out in the end: whoever asks trains on
+everything.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -33,9 +38,33 @@ from sdil.spaces import Array
 from sdil.training import TEMPERATURES
 from sdil.trajectories import Trajectory
 
+
+class Way(NamedTuple):
+    """To weigh noisy steps: p to a power, together at most so many times what clean ones weigh."""
+
+    exponent: float | None
+    """None: noisy steps are left alone; 0: each counts alike."""
+    at_most: float = math.inf
+
+    def weigh(self, good: Array, n_clean: int) -> Array:
+        """What noisy steps weigh, by how probably each is good (..., N)."""
+        if self.exponent is None:
+            return np.zeros_like(good)
+        weights = good**self.exponent
+        total = np.maximum(weights.sum(-1, keepdims=True), 1e-9)
+        return np.asarray(weights * np.minimum(1.0, self.at_most * n_clean / total))
+
+    @property
+    def pools(self) -> bool:
+        """Whether noisy steps count like clean ones."""
+        return self.exponent == 0 and self.at_most == math.inf
+
+
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-_TRIED = (None, 4.0, 1.0, 0.0)  # beside what the judge speaks for, the most cautious first
-_SILENT = (None, 0.0)  # where it says nothing of steps
+NOTHING, POOLING, HELD = Way(None), Way(0.0), Way(1.0, 0.5)
+_TRIED = (NOTHING, HELD, Way(1.0, 1.0), Way(0.0, 1.0), Way(1.0), POOLING)
+"""Beside what the judge proposes, the most cautious first."""
+_SILENT = (NOTHING, Way(0.0, 1.0), POOLING)  # where it says nothing of steps
 _WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough to overrule a judge
 MOST_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
 
@@ -57,8 +86,7 @@ class TrustFields(Protocol):
 class Trust:
     """What noisy steps weigh, and how it was found."""
 
-    exponent: float | None
-    """None: noisy steps are left alone; 0: they count like clean ones."""
+    way: Way
     weights: Array
     """(noisy steps,)"""
     updates: int | None
@@ -67,20 +95,21 @@ class Trust:
     """By which to divide the logits of what is trained so long: it is too sure of itself."""
     looking_back_helps: bool
     """Whether clones that look back predict clean groups better."""
-    tried: tuple[tuple[float | None, float], ...]
-    """Exponents, the one that was meant first, and the negative log-likelihood of clean groups that
-    were left out."""
+    tried: tuple[tuple[Way, float], ...]
+    """Ways, the one that was meant first, and the negative log-likelihood of clean groups that were
+    left out."""
 
     @property
     def sentence(self) -> str:
         """What became of the noisy steps."""
-        n, e = len(self.weights), self.exponent
+        n, e = len(self.weights), self.way.exponent
         if e is None:
             return f"none of the {n:,} noisy steps was imitated: they do not help"
-        if e == 0:
+        if self.way.pools:
             return f"all {n:,} noisy steps were imitated like clean ones"
+        how = "all alike" if e == 0 else f"by p^{e:g}, p as judged"
         worth = f"as much as {self.weights.sum():,.0f} clean ones"
-        return f"{n:,} noisy steps were imitated by p^{e:g}, p as judged: together {worth}"
+        return f"{n:,} noisy steps were imitated {how}: together {worth}"
 
     def draw(self, n_clean: int, generator: torch.Generator) -> Callable[[int], Tensor]:
         """Draws numbers of steps, clean ones first, by what they weigh."""
@@ -89,7 +118,7 @@ class Trust:
     def draw_noisy(self, generator: torch.Generator) -> Callable[[int], Tensor]:
         """Draws numbers of noisy steps, from 0, to discover skills on: by p itself where trust is
         stricter, since what is to be told apart must be seen."""
-        broad = 1.0 if self.exponent is None else max(1.0, self.exponent)
+        broad = max(1.0, self.way.exponent or 0.0)
         return draw_by_weight(torch.from_numpy(self.weights ** (1 / broad)), 0, generator)
 
 
@@ -105,35 +134,39 @@ def find_trust(
     """Without an answer about steps only all of the noisy set is tried, or nothing of it. Who does
     not `always` look back trains for as long as is best for those who do only where that helps."""
     told = judge.optimality(demos.all)[demos.clean.n_steps :].double().numpy()
-    good = _cautious((1 + told) / 2, judge)
+    good, n_clean = _cautious((1 + told) / 2, judge), demos.clean.n_steps
     silent = "step" in judge.unknown
-    first = None if silent else smallest_exponent(good)
+    first = NOTHING if silent else propose(good)
     given = _to_try_on(demos, judge, valid, good, seed)
     if given is None:
-        return _untried(first, good)
-    exponents = tuple(dict.fromkeys([first, *(_SILENT if silent else _TRIED)]))
-    found = _fit(given, exponents, fields, look_back=0, seed=seed)
+        return _untried(first, good, n_clean)
+    ways = tuple(dict.fromkeys([first, *(_SILENT if silent else _TRIED)]))
+    found = _fit(given, ways, fields, look_back=0, seed=seed)
     best = int(found.nll.mean(1).argmin())
     if not silent:
         best = next(i for i, nll in enumerate(found.nll) if not _clearly(nll - found.nll[best]))
-    exponent = exponents[best]
-    if not exponent:  # all is as it would be without noisy steps, or with them as if clean
-        used = demos.clean_only() if exponent is None else demos
+    way = ways[best]
+    if way == NOTHING or way.pools:  # all is as it would be without noisy steps, or were they clean
+        used = demos.clean_only() if way == NOTHING else demos
         alone = trust_all(used, valid, fields, seed=seed, always=always, tells_length=True)
         updates, temperature, helps = alone.updates, alone.temperature, alone.looking_back_helps
     else:
         before = found.nll[best], int(found.updates[best]), float(found.temperature[best])
-        updates, temperature, helps = _look_back(
-            given, exponent, before, fields, seed, always=always
-        )
-    tried = tuple(zip(exponents, found.nll.mean(1).tolist(), strict=True))
-    return Trust(exponent, _weigh(good, exponent), updates, temperature, helps, tried)
+        updates, temperature, helps = _look_back(given, way, before, fields, seed, always=always)
+    tried = tuple(zip(ways, found.nll.mean(1).tolist(), strict=True))
+    return Trust(way, way.weigh(good, n_clean), updates, temperature, helps, tried)
+
+
+def propose(good: Array) -> Way:
+    """What the judge speaks for, by p of each noisy step."""
+    exponent = smallest_exponent(good)
+    return HELD if exponent is not None and exponent >= 1 else Way(exponent)
 
 
 def smallest_exponent(good: Array) -> float | None:
     """With which hardly any bad step is drawn; None: with none. `good` is p of each noisy step."""
     for exponent in EXPONENTS:
-        weights = _weigh(good, exponent)
+        weights = good**exponent
         if weights.sum() > 0 and (weights * (1 - good)).sum() <= MOST_BAD * weights.sum():
             return exponent
     return None
@@ -164,20 +197,21 @@ def trust_all(
     if valid is None or tells_length:
         given = _to_try_on(demos, None, valid, good, seed)
     if given is None:
-        return _untried(0.0, good)
-    found = _fit(given, (0.0,), fields, look_back=0, seed=seed)
+        return _untried(POOLING, good, demos.clean.n_steps)
+    found = _fit(given, (POOLING,), fields, look_back=0, seed=seed)
     before = found.nll[0], int(found.updates[0]), float(found.temperature[0])
-    updates, temperature, helps = _look_back(given, 0.0, before, fields, seed, always=always)
-    return Trust(0.0, good, updates, temperature, helps, ((0.0, float(found.nll.mean())),))
+    updates, temperature, helps = _look_back(given, POOLING, before, fields, seed, always=always)
+    tried = ((POOLING, float(found.nll.mean())),)
+    return Trust(POOLING, good, updates, temperature, helps, tried)
 
 
-def _untried(exponent: float | None, good: Array) -> Trust:
-    return Trust(exponent, _weigh(good, exponent), None, 1.0, False, ())
+def _untried(way: Way, good: Array, n_clean: int) -> Trust:
+    return Trust(way, way.weigh(good, n_clean), None, 1.0, False, ())
 
 
 def _look_back(
     given: tuple[Demonstrations, Folds, Array],
-    exponent: float | None,
+    way: Way,
     before: tuple[Array, int, float],
     fields: TrustFields,
     seed: int,
@@ -189,7 +223,7 @@ def _look_back(
     nll, updates, temperature = before
     if not fields.look_back:
         return updates, temperature, False
-    found = _fit(given, (exponent,), fields, look_back=fields.look_back, seed=seed)
+    found = _fit(given, (way,), fields, look_back=fields.look_back, seed=seed)
     helps = bool((nll - found.nll[0]).mean() > _WORTH)
     if helps or always:
         updates, temperature = int(found.updates[0]), float(found.temperature[0])
@@ -198,7 +232,7 @@ def _look_back(
 
 def _fit(
     given: tuple[Demonstrations, Folds, Array],
-    exponents: tuple[float | None, ...],
+    ways: tuple[Way, ...],
     fields: TrustFields,
     *,
     look_back: int,
@@ -208,7 +242,7 @@ def _fit(
     return cross_fit(
         every,
         folds,
-        np.stack([_weigh(by_fold, exponent) for exponent in exponents]),
+        np.stack([way.weigh(by_fold, every.clean.n_steps) for way in ways]),
         look_back=look_back,
         hidden=fields.hidden,
         at_least=min(fields.min_updates, fields.max_updates),
@@ -222,10 +256,6 @@ def _clearly(gain: Array) -> bool:
     """Whether groups gain more than their mean may err, and enough."""
     error = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0.0
     return bool(gain.mean() > max(error, _CLEAR))
-
-
-def _weigh(good: Array, exponent: float | None) -> Array:
-    return np.zeros_like(good) if exponent is None else good**exponent
 
 
 def _to_try_on(
