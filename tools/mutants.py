@@ -43,23 +43,27 @@ ROOT = Path(__file__).resolve().parent.parent
 DRAWN = ROOT / "tools" / "drawn.txt"
 """A line for each mutant of a fresh draw: the seed, and `Mutant.mark`."""
 CORE = {
-    "windows": ("tests/test_windows.py",),
+    "windows": ("tests/test_windows.py", "tests/test_frozen.py"),
     "segmentation": ("tests/test_segmentation.py",),
-    "trajectories": ("tests/test_demonstrations.py", "tests/test_windows.py"),
-    "spaces": ("tests/test_spaces.py", "tests/test_demonstrations.py"),
+    "trajectories": (
+        "tests/test_demonstrations.py",
+        "tests/test_windows.py",
+        "tests/test_frozen.py",
+    ),
+    "spaces": ("tests/test_spaces.py", "tests/test_demonstrations.py", "tests/test_frozen.py"),
     "files": ("tests/test_files.py",),
-    "scores": ("tests/test_step_scores.py", "tests/test_segmentation.py"),
-    "judges/hearing": ("tests/judges/test_hearing.py",),
+    "scores": ("tests/test_step_scores.py", "tests/test_segmentation.py", "tests/test_frozen.py"),
+    "judges/hearing": ("tests/judges/test_hearing.py", "tests/test_frozen.py"),
     "judges/joining": ("tests/judges/test_joining.py",),
     "evaluation/statistics": ("tests/evaluation/test_metrics.py",),
     "report/page": ("tests/report/test_render.py", "tests/report/test_sampling.py"),
-    "observations": ("tests/test_observations.py",),
-    "limits": ("tests/test_limits.py",),
-    "curation": ("tests/test_curation.py",),
+    "observations": ("tests/test_observations.py", "tests/test_frozen.py"),
+    "limits": ("tests/test_limits.py", "tests/test_frozen.py"),
+    "curation": ("tests/test_curation.py", "tests/test_frozen.py"),
     "choosing": ("tests/test_curation.py",),
-    "labels": ("tests/test_labels.py",),
-    "judges/material": ("tests/judges/test_material.py",),
-    "evaluation/comparisons": ("tests/evaluation/test_comparisons.py",),
+    "labels": ("tests/test_labels.py", "tests/test_frozen.py"),
+    "judges/material": ("tests/judges/test_material.py", "tests/test_frozen.py"),
+    "evaluation/comparisons": ("tests/evaluation/test_comparisons.py", "tests/test_frozen.py"),
 }
 """Modules and the tests that answer for them."""
 ONCE_ALIVE = (
@@ -173,6 +177,12 @@ EQUIVALENT = (
         "if not isinstance(space, gym.spaces.Box):",
         "if True:",
         "a shortcut: no finite number lies beyond limits that are infinite",
+    ),
+    (
+        "curation",
+        "runs = [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]",
+        "runs = [(int(a), int(b)) for a, b in edges.reshape(-2, 2)]",
+        "NumPy takes any negative number for the length that is left over",
     ),
 )
 """A module, a line in it as `ast.unparse` has it, what it became, and why nobody could tell."""
