@@ -155,6 +155,9 @@ def test_pictures_stay_bytes_unless_some_are_not():
         (np.array([2.0**53 + 2]), np.float32, None),
         (np.array([True]), np.float32, None),
         (np.zeros((0, 2)), np.float32, None),
+        (np.zeros((0, 2), np.int64), np.float32, None),
+        (np.zeros((0, 2), np.uint8), np.float16, None),
+        (np.zeros((0, 2), bool), np.float32, None),
         (np.array([np.inf]), np.float32, None),
     ],
 )

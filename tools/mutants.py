@@ -184,6 +184,50 @@ EQUIVALENT = (
         "runs = [(int(a), int(b)) for a, b in edges.reshape(-2, 2)]",
         "NumPy takes any negative number for the length that is left over",
     ),
+    (
+        "windows",
+        "if self.look_back == 0:",
+        "if False:",
+        "a shortcut: without a past `cut` looks at neither steps nor times",
+    ),
+    (
+        "segmentation",
+        "best = np.zeros(len(values) + 1)",
+        "best = np.zeros(len(values) + 2)",
+        "one place more, which nobody looks at",
+    ),
+    (
+        "segmentation",
+        "starts = np.zeros(1, np.int64)",
+        "starts = np.zeros(2, np.int64)",
+        "the same start twice costs the same, and the first of equals is taken",
+    ),
+    (
+        "segmentation",
+        "older = curvature > 0",
+        "older = curvature > 1",
+        "too many starts may stay, which is a matter of time, and never too few",
+    ),
+    (
+        "spaces",
+        "if -exact <= values.min() and values.max() <= exact:",
+        "if False:",
+        "a shortcut: the long way finds nothing lost either",
+    ),
+    (
+        "report/page",
+        "text = json.dumps(_plain(value), ensure_ascii=False, "
+        "allow_nan=False, separators=(',', ':'))",
+        "text = json.dumps(_plain(value), ensure_ascii=False, "
+        "allow_nan=True, separators=(',', ':'))",
+        "an assertion: `_plain` has left no NaN",
+    ),
+    (
+        "curation",
+        "if by_rule or weights:",
+        "if True:",
+        "of those who ask nothing `refuse_unknown` refuses nothing",
+    ),
 )
 """A module, a line in it as `ast.unparse` has it, what it became, and why nobody could tell."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
