@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from itertools import groupby
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sdil
 from conftest import episode
 from sdil import Demonstrations, InputError
+from sdil.curation import NothingKeptError
 from sdil.judges.joining import GoodShare
 from sdil.judging import CrossJudged
 from sdil.scores import StepScores
+from sdil.segmentation import segments_of
 
 
 def scored(*rows: list[float]) -> list[StepScores]:
@@ -376,3 +379,309 @@ def test_what_would_have_been_chosen_without_having_seen_a_fold(three):
     assert sdil.curate(three, SCORES, weights=True, cross_judged=own).by_fold.kept is None
     other = CrossJudged(good, np.array([0]), "of other demonstrations")
     assert sdil.curate(three, SCORES, keep_above=0.0, cross_judged=other).by_fold is None
+
+
+def stretch_lengths(by, scores):
+    """Of the steps that are kept or dropped together, in order."""
+    if by == "step":
+        return [1] * sum(len(s.optimality) for s in scores)
+    if by == "episode":
+        return [len(s.optimality) for s in scores]
+    return [part.stop - part.start for s in scores for part in segments_of(s)]
+
+
+def chosen_by_hand(by, scores, above, share):
+    """Which steps a rule chooses, one stretch after the other. One list for all episodes."""
+    of_steps = [
+        v
+        for s in scores
+        for v in (s.quality if by == "episode" and s.quality is not None else s.optimality)
+    ]
+    lengths = stretch_lengths(by, scores)
+    means, at = [], 0
+    for n in lengths:
+        means.append(sum(of_steps[at : at + n]) / n)
+        at += n
+    if above is not None:
+        taken = [m >= above for m in means]
+    else:
+        wanted, taken, got = round(share * sum(lengths)), [False] * len(means), 0
+        for i in sorted(range(len(means)), key=lambda i: -means[i]):
+            taken[i] = True
+            got += lengths[i]
+            if got >= wanted:
+                break
+    return [t for t, n in zip(taken, lengths, strict=True) for _ in range(n)]
+
+
+@settings(max_examples=150)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    values=st.lists(st.sampled_from([-1, -0.75, -0.25, 0, 0.5, 1]), min_size=24, max_size=24),
+    by=st.sampled_from(["segment", "episode", "step"]),
+    rule=st.one_of(
+        st.tuples(st.sampled_from([-1, -0.25, 0.0, 0.5, 1]), st.none()),
+        st.tuples(st.none(), st.sampled_from([0.01, 0.25, 0.5, 0.9, 1])),
+    ),
+    min_length=st.integers(1, 3),
+    which=st.sampled_from(["noisy", "clean"]),
+    told=st.booleans(),
+    power=st.sampled_from([None, 0.5, 1.0, 2.0]),
+)
+def test_every_rule_is_what_counting_says(
+    lengths, values, by, rule, min_length, which, told, power
+):
+    """Multiples of a quarter, so that sums are exact."""
+    mine = [episode(n, seed=i, id=f"n{i}", terminated=True) for i, n in enumerate(lengths)]
+    other = [episode(2, seed=9, id="other")]
+    demos = Demonstrations(*((other, mine) if which == "noisy" else (mine, other)))
+    taken = iter(values)
+    scores = [
+        StepScores(
+            np.array([next(taken) for _ in range(n)], float),
+            quality=np.full(n, values[-1 - i]) if told else None,
+        )
+        for i, n in enumerate(lengths)
+    ]
+    above, share = rule
+    options = {"by": by, "keep_above": above, "keep_share": share, "min_length": min_length}
+    asked = [s.quality if told and by == "episode" else s.optimality for s in scores]
+    needed = [s.optimality for s in scores] if power else asked
+    weighed = {} if power is None else {"weights": True, "power": power}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it bends how often actions occur
+        if not any(v.any() for v in asked) or not any(v.any() for v in needed):
+            with pytest.raises(InputError, match="the scores say nothing"):
+                sdil.curate(demos, scores, which=which, **options, **weighed)
+            return
+        steps = iter(chosen_by_hand(by, scores, above, share))
+        masks = [[next(steps) for _ in range(n)] for n in lengths]
+        runs = []
+        for at, mask in enumerate(masks):
+            start = 0
+            for good, run in groupby(mask):
+                stop = start + len(list(run))
+                if good and (stop - start >= min_length or stop - start == len(mask)):
+                    runs.append((at, start, stop))
+                start = stop
+        if not runs and power is None:
+            with pytest.raises(NothingKeptError, match=f"nothing of the {which} set would be kept"):
+                sdil.curate(demos, scores, which=which, **options)
+            return
+        curated = sdil.curate(demos, scores, which=which, **options, **weighed)
+    assert curated.stretches.tolist() == stretch_lengths(by, scores)
+    assert (curated.which, curated.why_all, curated.by_fold) == (which, None, None)
+    weighing = [(1 + s.optimality) / 2 for s in scores]
+    if any(s.optimality.any() for s in scores):
+        assert [w.tolist() for w in curated.weighing] == [w.tolist() for w in weighing]
+    else:
+        assert curated.weighing is None
+    if power is not None:
+        assert curated.demos is demos
+        assert (curated.by, curated.power, curated.too_short) == ("weights", power, 0)
+        assert [m.tolist() for m in curated.kept] == masks
+        for found, w, mask in zip(curated.weights, weighing, masks, strict=True):
+            np.testing.assert_allclose(found, np.array(mask) * w**power)
+        assert [(p.at, p.start, p.stop) for p in curated.pieces] == [
+            (i, 0, n) for i, n in enumerate(lengths)
+        ]
+        assert [p.id for p in curated.pieces] == [t.id for t in mine]
+        return
+    assert (curated.by, curated.power) == (by, 1.0)
+    assert [(p.at, p.start, p.stop) for p in curated.pieces] == runs
+    kept = [[False] * n for n in lengths]
+    for (at, start, stop), piece, made in zip(
+        runs, curated.pieces, getattr(curated.demos, which), strict=True
+    ):
+        kept[at][start:stop] = [True] * (stop - start)
+        whole = stop - start == lengths[at]
+        assert piece.id == made.id == (f"n{at}" if whole else f"n{at}[{start}:{stop}]")
+        assert piece.source == f"n{at}"
+        assert piece.optimality == scores[at].optimality[start:stop].mean()
+        assert piece.how_well == scores[at].how_well(start, stop)
+        assert made.terminated == (stop == lengths[at])
+        assert made.actions.tolist() == mine[at].actions[start:stop].tolist()
+    assert [m.tolist() for m in curated.kept] == kept
+    assert [w.tolist() for w in curated.weights] == [[float(k) for k in m] for m in kept]
+    assert curated.too_short == sum(map(sum, masks)) - sum(map(sum, kept))
+    assert getattr(curated.demos, "clean" if which == "noisy" else "noisy")[0] == other[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep_above": -1.01}, r"keep_above lies in \[-1, 1\] as scores do, not -1\.01"),
+        ({"keep_above": 1.01}, r"keep_above lies in \[-1, 1\]"),
+        ({"keep_share": 1.01}, r"keep_share lies in \(0, 1\], not 1\.01"),
+        ({"keep_share": -0.5}, r"keep_share lies in \(0, 1\]"),
+        ({"keep_share": float("nan")}, r"keep_share lies in \(0, 1\]"),
+        ({"weights": True, "power": 0}, "power must be above 0, not 0"),
+        ({"weights": True, "power": -1}, "power must be above 0, not -1"),
+        ({"weights": True, "power": float("inf")}, "power must be above 0, not inf"),
+        ({"weights": True, "power": float("nan")}, "power must be above 0, not nan"),
+        ({"weights": True, "min_length": 0}, "min_length must be at least 1, not 0"),
+        ({"weights": True, "by": "steps"}, "not 'steps'"),
+        ({"weights": True, "keep_above": 0, "keep_share": 1}, "give one of"),
+        ({"keep_above": 0.0, "selection": {}}, "give one of"),
+        ({"keep_share": 0.5, "selection": {}}, "give one of"),
+        ({"selection": []}, "its format should be"),
+        ({"selection": {}}, "its format should be"),
+    ],
+)
+def test_other_things_that_cannot_be_done_are_said(three, options, message):
+    with pytest.raises(InputError, match=message):
+        sdil.curate(three, SCORES, **options)
+
+
+def test_scores_on_the_edge_are_scores(three):
+    edge = scored([1, -1, 1, -1, 1], [1, 1, 1, 1], [-1])
+    with pytest.warns(UserWarning, match="bends") as caught:
+        curated = sdil.curate(three, edge, by="step", keep_above=1, min_length=1)
+    assert [str(w.filename) for w in caught] == [__file__]  # it points to who asked
+    assert [m.tolist() for m in curated.kept] == [[1, 0, 1, 0, 1], [1] * 4, [0]]
+    for wrong in (1.0001, -1.0001):
+        with pytest.raises(InputError, match="episode 'c', step 0: the score is"):
+            sdil.curate(three, [*edge[:2], *scored([wrong])], keep_above=0)
+    with pytest.raises(InputError, match="do not fit the noisy set"):
+        sdil.curate(three, edge[:2], keep_above=0)
+    with pytest.raises(InputError, match="do not fit the noisy set"):
+        sdil.curate(three, [*edge[:2], *scored([1, 1])], keep_above=0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "all_kept"), [(0.75, 1.0, True), (0.7499, 1.0, False), (0.75, 0.9999, False)]
+)
+def test_where_a_set_may_be_all_good_begins(three, low, high, all_kept):
+    share = GoodShare(0.9, low, high)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        curated = sdil.curate(three, SCORES, keep_above=0.3, good_share=share)
+    assert (curated.why_all is not None) is all_kept
+    assert [str(w.filename) for w in caught] == [__file__] * all_kept
+    assert (curated.demos == three) is all_kept
+
+
+def test_whoever_is_kept_whole_was_not_chosen_by_steps(three):
+    own = CrossJudged(
+        np.full((1, 10), 0.9, np.float16), np.array([0]), three.fingerprint(rewards=False)
+    )
+    maybe = GoodShare(0.97, 0.84, 1.0)
+    with pytest.warns(UserWarning, match="nothing is dropped"):
+        found = sdil.curate(three, SCORES, keep_above=0.3, good_share=maybe, cross_judged=own)
+    assert found.by_fold.kept is None
+    clean = sdil.curate(three, scored([1, 1, -1]), keep_above=0, which="clean", cross_judged=own)
+    assert clean.by_fold is None
+    chosen = sdil.curate(three, SCORES, selection=selection(three, ("a", 0, 2)), cross_judged=own)
+    assert chosen.by_fold.kept is None
+    assert chosen.by_fold.weighing.dtype == np.float64
+
+
+def test_without_a_fold_each_stretch_is_held_against_the_rule(three):
+    """By the mean over the stretch, in [-1, 1] as scores are."""
+    good = np.array([[0.6, 0.6, 0.9, 0.4, 0.4, 0.2, 0.5, 0.3, 0.9, 0.5]])
+    own = CrossJudged(good, np.array([0]), three.fingerprint(rewards=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for above in (-0.5, 0.0, 0.1, 0.5):
+            options = {"by": "step", "keep_above": above, "min_length": 1}
+            found = sdil.curate(three, SCORES, cross_judged=own, **options).by_fold
+            np.testing.assert_array_equal(found.kept, 2 * good - 1 >= above)
+    # segments: a[0:2] a[2] a[3:5], b[0] b[1:3] b[3], c; means 0.2, 0.8, -0.2, -0.6, -0.2, 0.8, 0
+    kept = sdil.curate(three, SCORES, keep_above=0.1, cross_judged=own).by_fold.kept
+    assert kept.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 1, 0]]
+    kept = sdil.curate(three, SCORES, keep_share=0.4, cross_judged=own).by_fold.kept
+    assert kept.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("segment", "message"),
+    [
+        ({"start": True}, "steps True to 2 do not lie"),
+        ({"stop": True}, "steps 0 to True do not lie"),
+        ({"stop": 5.0}, "steps 0 to 5.0 do not lie"),
+        ({"start": "0"}, "steps 0 to 2 do not lie"),
+        ({"stop": 6}, "steps 0 to 6 do not lie"),
+        ({"start": 3}, "steps 3 to 2 do not lie"),
+        ({"start": None}, "do not lie"),
+        ({"set": "clean"}, "segment 0: it is of the clean set, but the noisy one is curated"),
+        ({"episode": "trusted"}, "the noisy set has no episode 'trusted'"),
+    ],
+)
+def test_every_field_of_a_segment_is_checked(three, segment, message):
+    one = {"set": "noisy", "episode": "a", "start": 0, "stop": 2}
+    assert sdil.curate(three, SCORES, selection=selection(three, segments=[one])).pieces
+    whole = selection(three, segments=[one | {"stop": 5}])
+    assert sdil.curate(three, SCORES, selection=whole).demos.noisy.ids == ("a",)
+    with pytest.raises(InputError, match=message):
+        sdil.curate(three, SCORES, selection=selection(three, segments=[one | segment]))
+    for key in one:
+        fewer = {k: v for k, v in one.items() if k != key}
+        with pytest.raises(InputError, match="segment 1: it needs set, episode, start and stop"):
+            sdil.curate(three, SCORES, selection=selection(three, segments=[one, fewer]))
+
+
+def test_segments_that_touch_do_not_overlap(three):
+    chosen = selection(three, ("a", 2, 4), ("a", 0, 2), ("c", 0, 1))
+    curated = sdil.curate(three, SCORES, selection=chosen, weights=True)
+    assert [m.tolist() for m in curated.kept] == [[1, 1, 1, 1, 0], [0] * 4, [1]]
+    assert curated.stretches.tolist() == [4, 1, 4, 1]
+    np.testing.assert_allclose(curated.weights[2], [0.25])
+    nothing = selection(three)
+    with pytest.raises(NothingKeptError, match=r"^nothing of the noisy set would be kept$"):
+        sdil.curate(three, SCORES, selection=nothing)
+    own = {
+        **selection(three),
+        "segments": [{"set": "clean", "episode": "trusted", "start": 0, "stop": 2}],
+    }
+    clean = sdil.curate(three, scored([0, 0, 0]), selection=own, which="clean")
+    assert clean.demos.clean.ids == ("trusted[0:2]",)
+    assert clean.weighing is None
+
+
+def test_how_far_off_it_was_is_said_of_every_kind(three):
+    low = [StepScores(s.optimality / 2) for s in SCORES]
+    with pytest.raises(NothingKeptError, match=r"the highest score of an? episode is 0\.090$"):
+        sdil.curate(three, low, by="episode", keep_above=0.9)
+    with (
+        pytest.warns(UserWarning, match="bends"),
+        pytest.raises(NothingKeptError, match=r"the highest score of a step is 0\.500$"),
+    ):
+        sdil.curate(three, low, by="step", keep_above=0.9)
+    alone = scored([-1, -1, 1, 1, -1], [1, -1, -1, -1], [-1])
+    message = "3 steps are chosen, but no 3 of them in a row; lower min_length"
+    with pytest.raises(NothingKeptError, match=message):
+        sdil.curate(three, alone, keep_above=0.9, min_length=3)
+
+
+def test_a_share_of_steps_is_rounded_to_whole_ones(three):
+    """Of ten steps 0.24 are two and 0.26 three; of equals the first come first."""
+    values = scored([0.9, 0.8, 0.7, 0.6, 0.5], [0.5, 0.5, 0.5, 0.5], [0.5])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for share, count in ((0.01, 1), (0.24, 2), (0.26, 3), (0.55, 6), (0.6, 6), (1, 10)):
+            found = sdil.curate(three, values, by="step", keep_share=share, min_length=1)
+            kept = np.concatenate(found.kept)
+            assert np.flatnonzero(kept).tolist() == list(range(count))
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_only_what_is_asked_must_be_answered(three, weights):
+    """Weights ask about steps, whatever the rule asks; a selection alone asks nothing."""
+    silent = [StepScores(np.zeros(n), quality=np.full(n, 0.3)) for n in (5, 4, 1)]
+    if weights:
+        with pytest.raises(InputError, match="the scores say nothing"):
+            sdil.curate(three, silent, by="episode", keep_above=0, weights=True)
+    else:
+        assert sdil.curate(three, silent, by="episode", keep_above=0).demos == three
+    unknown = {"step": "who knows", "episode": "nobody"}
+    only_steps = {"step": "who knows"}
+    with pytest.raises(InputError, match=r"the judge does not answer this: nobody$"):
+        sdil.curate(three, SCORES, by="episode", keep_above=0, unknown=unknown)
+    with pytest.raises(InputError, match=r"who knows$"):
+        sdil.curate(three, SCORES, by="episode", keep_above=0, unknown=only_steps, weights=True)
+    assert (
+        sdil.curate(
+            three, SCORES, by="step", keep_above=0, unknown={"episode": "x"}, weights=True
+        ).weights[0][0]
+        == 1
+    )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sdil import Demonstrations, InputError, Spaces, Trajectory
 from sdil.demonstrations import split_groups
+from sdil.trajectories import Trajectories
 
 SPACES = Spaces(gym.spaces.Box(-np.inf, np.inf, (3,), np.float32), gym.spaces.Discrete(4))
 
@@ -477,3 +478,166 @@ def test_an_episode_without_a_name_is_called_an_episode():
         Trajectory(np.zeros((1, 2)), np.zeros(0, int))
     with pytest.raises(InputError, match=r"^episode 'a' is empty"):
         Trajectory(np.zeros((1, 2)), np.zeros(0, int), id="a")
+
+
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    finals=st.lists(st.booleans(), min_size=6, max_size=6),
+    order=st.permutations(range(6)),
+    steps=st.integers(1, 12),
+    start=st.integers(0, 5),
+)
+def test_where_steps_lie_by_counting(lengths, finals, order, steps, start):
+    items = [
+        Trajectory(
+            np.arange(3.0 * (n + final)).reshape(-1, 3).astype(np.float32) + 100 * i,
+            np.arange(n) % 4,
+            rewards=np.arange(n) * 1.0 if i % 2 else None,
+            terminated=i % 3 == 0,
+            id=f"e{i}",
+            group=f"g{i % 2}" if i else None,
+        )
+        for i, (n, final) in enumerate(zip(lengths, finals, strict=False))
+    ]
+    packed = Demonstrations(items, spaces=SPACES).clean
+    chosen = [i for i in order if i < len(items)]
+    for some, kept in ((packed, items), (packed.subset(chosen), [items[i] for i in chosen])):
+        assert list(some) == kept
+        assert (len(some), some.n_steps) == (len(kept), sum(len(t) for t in kept))
+        assert some.times().tolist() == [t for one in kept for t in range(len(one))]
+        flat = [(one, t) for one in kept for t in range(len(one))]
+        for row, step, (one, t) in zip(some.rows(), some.steps(), flat, strict=True):
+            np.testing.assert_array_equal(some.observations[row], one.observations[t])
+            assert some.actions[step] == one.actions[t]
+            assert one.rewards is None or some.rewards[step] == one.rewards[t]
+        cut = some.split_steps(np.arange(some.n_steps))
+        assert [len(c) for c in cut] == [len(t) for t in kept]
+        assert np.concatenate(cut).tolist() == list(range(some.n_steps))
+        blocks = some.blocks(steps)
+        assert [t for block in blocks for t in block] == kept
+        for block in blocks:
+            assert not block.observations.flags.writeable
+        assert some.ids == tuple(t.id for t in kept)
+        assert some.groups == tuple(t.group for t in kept)
+        assert list(some[start:]) == kept[start:]
+        assert list(some[::-2]) == kept[::-2]
+        for i in (*range(len(kept)), -1):
+            assert some[i] == kept[i]
+        with pytest.raises(IndexError):
+            some[len(kept)]
+    ends, number = np.cumsum(lengths), []
+    for end in ends:
+        number.append((end - 1) // steps)
+    expected = [[i for i, k in enumerate(number) if k == j] for j in sorted(set(number))]
+    found = [[int(name[1:]) for name in block.ids] for block in packed.blocks(steps)]
+    assert found == (expected if packed.n_steps > steps else [list(range(len(lengths)))])
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """An array over a file of twelve rows of three numbers."""
+    values = np.arange(36, dtype=np.float32).reshape(12, 3)
+    values.tofile(tmp_path / "frames")
+    return np.asarray(np.memmap(tmp_path / "frames", np.float32, "r", shape=(12, 3)))[:]
+
+
+def lies_in(packed, whole) -> bool:
+    return np.shares_memory(packed.observations, whole)
+
+
+def test_observations_that_lie_in_one_file_stay_there(mapped):
+    whole = mapped if isinstance(mapped.base, np.memmap) else mapped.base
+    items = [
+        Trajectory(whole[5:9], [0, 1, 2], id="a"),
+        Trajectory(whole[0:2], [3, 3], id="b"),
+        Trajectory(whole[9:12], [1, 2], id="c"),
+    ]
+    packed = Trajectories.pack(items, SPACES)
+    assert lies_in(packed, whole)
+    assert packed.first_row.tolist() == [5, 0, 9]
+    assert packed.first_step.tolist() == [0, 3, 5]
+    assert packed.has_final.tolist() == [True, False, True]
+    assert list(packed) == items
+    again = Trajectories.pack(list(packed), SPACES)
+    assert again == packed
+    in_order = Trajectories.pack([items[1], items[0], items[2]], SPACES)
+    assert [t for block in in_order.blocks(2) for t in block] == [items[1], items[0], items[2]]
+
+
+def other_space(shape=(3,), number=np.float32):
+    return Spaces(gym.spaces.Box(-np.inf, np.inf, shape, number), SPACES.action)
+
+
+@pytest.mark.parametrize("why", ["another type", "memory", "every other row", "another file"])
+def test_observations_that_do_not_are_copied(mapped, tmp_path, why):
+    whole = mapped if isinstance(mapped.base, np.memmap) else mapped.base
+    first, spaces = Trajectory(whole[0:3], [0, 1], id="a"), SPACES
+    second = Trajectory(whole[3:5], [2], id="b")
+    if why == "another type":
+        spaces = other_space(number=np.float64)
+    elif why == "memory":
+        second = Trajectory(np.array(whole[3:5]), [2], id="b")
+    elif why == "every other row":
+        second = Trajectory(whole[3:7:2], [2], id="b")
+    else:
+        np.array(whole).tofile(tmp_path / "more")
+        there = np.asarray(np.memmap(tmp_path / "more", np.float32, "r", shape=(12, 3)))
+        second = Trajectory(there[3:5], [2], id="b")
+    packed = Trajectories.pack([first, second], spaces)
+    assert not lies_in(packed, whole)
+    assert packed.first_row.tolist() == [0, 3]
+    assert packed.observations.dtype == spaces.observation.dtype
+    np.testing.assert_array_equal(packed[0].observations, whole[0:3])
+    np.testing.assert_array_equal(packed[1].observations, second.observations)
+
+
+def test_nothing_is_packed_into_nothing():
+    empty = Trajectories.pack([], SPACES)
+    assert (len(empty), empty.n_steps) == (0, 0)
+    assert empty.observations.shape == (0, 3)
+    assert empty.split_steps(np.zeros(0)) == []
+    assert empty.rows().tolist() == empty.times().tolist() == []
+    assert [len(block) for block in empty.blocks(3)] == [0]
+
+
+def test_digests_go_with_their_trajectories(make_episode):
+    packed = Demonstrations([make_episode(n, id=str(n)) for n in (1, 2, 3)]).clean
+    assert packed.digests is None
+    assert packed.subset([1]).digests is None
+    packed.digests = np.arange(96, dtype=np.uint8).reshape(3, 32)
+    assert packed.subset([2, 0]).digests[:, 0].tolist() == [64, 0]
+    assert [b.digests[:, 0].tolist() for b in packed.blocks(3)] == [[0, 32], [64]]
+
+
+def test_trajectories_are_equal_where_all_of_them_are(make_episode):
+    one = Demonstrations([make_episode(2, id="a"), make_episode(3, id="b")]).clean
+    assert one == one[:]
+    assert one != one[:1]
+    assert one != one[::-1]
+    wider = Trajectory(one[0].observations.astype(float), one[0].actions, one[0].rewards, id="a")
+    assert one[0] != wider  # another type is another value
+    assert one[0] != replace(one[0], rewards=one[0].rewards + 1)
+    assert one[0] != replace(one[0], actions=(one[0].actions + 1) % 4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"rewards": [[1.0, 2.0]]}, r"rewards have shape \(1, 2\), but there are 2 actions"),
+        ({"rewards": ["a", "b"]}, "rewards must be a rectangular array of numbers"),
+        ({"actions": ["a", "b"]}, "actions must be a rectangular array of numbers"),
+        ({"actions": [1j, 0]}, "actions must be a rectangular array of numbers, not complex"),
+        ({"observations": None}, "observations must be a rectangular array of numbers, not object"),
+        ({"actions": None}, "actions must be a rectangular array of numbers, not object"),
+        ({"observations": np.zeros((1, 3))}, "1 observations do not fit 2 actions; give 3 .* or 2"),
+        ({"observations": np.zeros((4, 3))}, "4 observations do not fit 2 actions"),
+        ({"observations": {"a": [1, 2, 3, 4]}}, "4 observations do not fit 2 actions"),
+        ({"observations": {}}, "observations have no parts"),
+    ],
+)
+def test_every_fault_of_an_episode_names_it(parts, message):
+    sound = {"observations": np.zeros((3, 3)), "actions": [0, 1], "rewards": [0.0, 0.0]}
+    assert len(Trajectory(**sound, id="x")) == 2
+    assert not Trajectory(**sound | {"observations": np.zeros((2, 3))}).has_final_observation
+    with pytest.raises(InputError, match=f"^episode 'x': {message}"):
+        Trajectory(**sound | parts, id="x")

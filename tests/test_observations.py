@@ -8,16 +8,25 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sdil
 from sdil.errors import InputError
 from sdil.observations import (
+    PartError,
+    as_records,
+    find_unseen,
+    has_frames,
     has_images,
+    infer_observation,
+    is_packed,
     is_vector,
     nest_parts,
     observation_shape,
     observation_type,
     pack_observations,
+    packed_type,
     part_of,
     parts_of,
     unpack_observations,
@@ -197,3 +206,224 @@ def test_spaces_that_are_not_kept() -> None:
         parts_of(gym.spaces.Dict({"mission": gym.spaces.Text(10)}))
     with pytest.raises(InputError, match="no parts"):
         parts_of(gym.spaces.Dict({}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_image", "first", "image_shape"),
+    [
+        ((8, 8), True, False, (8, 8, 1)),
+        ((8, 7), False, False, (8, 7, 1)),
+        ((7, 8), False, False, (7, 8, 1)),
+        ((8, 8, 8), True, False, (8, 8, 8)),  # as long as the last: channels come last
+        ((7, 8, 8), True, True, (8, 8, 7)),
+        ((8, 9, 1), True, False, (8, 9, 1)),
+        ((1, 8, 9), True, True, (8, 9, 1)),
+        ((3, 7, 9), False, True, (7, 9, 3)),
+        ((3, 9, 7), False, True, (9, 7, 3)),
+        ((9, 7, 3), False, False, (9, 7, 3)),
+    ],
+)
+def test_pictures_of_all_forms(shape, is_image, first, image_shape):
+    (part,) = parts_of(gym.spaces.Box(0, 255, shape, np.uint8))
+    assert (part.is_image, part.channels_first, part.image_shape) == (is_image, first, image_shape)
+    assert part.n_bytes == np.prod(shape)
+    (wide,) = parts_of(gym.spaces.Box(0, 255, shape, np.uint16))
+    assert (wide.is_image, wide.n_bytes) == (False, 2 * np.prod(shape))
+
+
+@pytest.mark.parametrize("shape", [(64,), (), (2, 16, 16, 3)])
+def test_bytes_of_other_forms_are_no_pictures(shape):
+    box = gym.spaces.Box(0, 255, shape, np.uint8)
+    assert not parts_of(box)[0].is_image
+    assert not has_images(box)
+    assert is_vector(box) is (len(shape) == 1)
+
+
+@pytest.mark.parametrize(
+    ("space", "images", "vector", "packed", "frames"),
+    [
+        (gym.spaces.Box(0, 1, (3,)), False, True, False, False),
+        (gym.spaces.Box(0, 1, (8, 8)), False, False, False, False),
+        (gym.spaces.Box(0, 255, (8, 8), np.uint8), True, False, False, True),
+        (gym.spaces.Dict({"a": gym.spaces.Box(0, 1, (3,))}), False, False, True, True),
+        (gym.spaces.Dict({"a": gym.spaces.Box(0, 255, (8, 8), np.uint8)}), True, False, True, True),
+        (gym.spaces.Discrete(3), False, False, False, False),
+    ],
+)
+def test_what_kind_of_observation_it_is(space, images, vector, packed, frames):
+    found = (has_images(space), is_vector(space), is_packed(space), has_frames(space))
+    assert found == (images, vector, packed, frames)
+
+
+NUMBERS = (np.uint8, bool, np.int16, np.float16, np.float32, np.int64, np.float64)
+
+
+@given(st.data())
+def test_any_dictionary_is_packed_and_taken_apart_again(data):
+    """Parts of all types and shapes, in one observation, several, and none."""
+    spaces, given_ = {}, {}
+    n = data.draw(st.integers(0, 3))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    for name in data.draw(st.lists(st.sampled_from("abcde"), min_size=1, unique=True)):
+        number = data.draw(st.sampled_from(NUMBERS))
+        shape = tuple(data.draw(st.lists(st.integers(1, 3), max_size=3)))
+        high = 1 if number is bool else 100
+        spaces[name] = gym.spaces.Box(0, high, shape, number)
+        given_[name] = rng.integers(0, high + 1, (n, *shape)).astype(number)
+    space = gym.spaces.Dict({"deep": gym.spaces.Dict(spaces)})
+    parts = parts_of(space)
+    assert [p.name for p in parts] == [f"deep/{name}" for name in sorted(spaces)]
+    end = 0
+    for part in parts:
+        assert part.offset == -(-end // 8) * 8  # the next multiple of eight
+        end = part.offset + part.n_bytes
+    assert observation_shape(space) == (-(-end // 8) * 8,) == (packed_type(space).itemsize,)
+    rows = pack_observations(space, {"deep": given_})
+    assert rows.shape == (n, *observation_shape(space))
+    np.testing.assert_equal(
+        unpack_observations(space, rows), {f"deep/{k}": v for k, v in given_.items()}
+    )
+    records = as_records({"deep": given_}, "it")
+    assert len(records) == n
+    np.testing.assert_array_equal(pack_observations(space, records), rows)
+    as_fields = {name: records[name] for name in records.dtype.names}
+    wider = np.empty(n, [(name, "f8", as_fields[name].shape[1:]) for name in as_fields])
+    for name, values in as_fields.items():
+        wider[name] = values
+    np.testing.assert_array_equal(pack_observations(space, wider), rows)  # records of other types
+    covered = np.zeros(rows.shape[1:], bool)
+    for part in parts:
+        covered[part.offset : part.offset + part.n_bytes] = True
+    assert not rows[:, ~covered].any()  # what lies between is zero
+    for part in parts:
+        found = part_of(torch.from_numpy(rows), part)
+        np.testing.assert_array_equal(found.numpy(), given_[part.name[5:]])
+    for i in range(n):
+        one = {"deep": {k: v[i] for k, v in given_.items()}}
+        np.testing.assert_array_equal(pack_observations(space, one), rows[i])
+    assert find_unseen(rows, space) is None
+
+
+SMALL = gym.spaces.Dict(
+    {
+        "a": gym.spaces.Box(-1, 1, (2,), np.float32),
+        "b": gym.spaces.Dict({"c": gym.spaces.Box(0, 9, (), np.int64)}),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("observations", "message"),
+    [
+        (
+            {"a": np.zeros((2, 2))},
+            "an observation has no part 'b/c', which its space has; it has a",
+        ),
+        ({}, "an observation has no part 'a', which its space has; it has none"),
+        ({"a": np.zeros((2, 2)), "b/c": np.zeros(3)}, r"leading axis: a \(2, 2\), b/c \(3,\)"),
+        ({"a": np.zeros(2), "b/c": np.zeros(2)}, r"leading axis: a \(2,\), b/c \(2,\)"),
+        ({"a": np.zeros((1, 2, 2)), "b/c": np.zeros(1)}, r"part 'a' of observations has shape"),
+        ({"a": np.zeros((2, 3)), "b/c": np.zeros(2)}, r"part 'a' .* has shape \(2, 3\)"),
+        ({"a": 0.0, "b/c": 0}, r"part 'a' of observations has shape \(\)"),
+        ({"a": [["x", "y"]], "b/c": [0]}, "part 'a' of observations has shape"),
+        ({"a": [[0, 0], [0]], "b/c": [0, 0]}, "part 'a' of observations has shape"),
+        (
+            {"a": [[0, 0]], "b/c": [0], "z": [0], "d": [0]},
+            "have a part 'd', which .* it has a, b/c",
+        ),
+        ("a text", "are dictionaries, not str"),
+        (7, "are dictionaries, not int"),
+        (np.zeros((2, 5), np.uint8), "are dictionaries, not ndarray"),
+        (np.zeros((2, 16), np.int8), "are dictionaries, not ndarray"),
+        ([{"a": [0, 0], "b/c": 0}, {"a": [0, 0]}], "no part 'b/c'"),
+    ],
+)
+def test_what_does_not_fit_a_dictionary_is_said(observations, message):
+    with pytest.raises(InputError, match=message):
+        pack_observations(SMALL, observations)
+
+
+def test_values_that_a_part_cannot_keep_are_named_by_row():
+    with pytest.raises(PartError, match=r"^row 1: observation part 'b/c' 0\.5 is not a whole") as e:
+        pack_observations(SMALL, {"a": np.zeros((2, 2)), "b/c": [0.0, 0.5]})
+    assert e.value.row == 1
+    assert e.value.what.startswith(" part 'b/c' 0.5")
+    with pytest.raises(PartError, match=r"^row 0: observation part 'b/c' 0\.5") as e:
+        pack_observations(SMALL, {"a": np.zeros(2), "b/c": 0.5})
+    assert e.value.row == 0
+    with pytest.raises(
+        PartError, match=r"row 1: .*part 'a' element \(1,\) = 1e\+300 cannot be kept"
+    ):
+        pack_observations(SMALL, {"a": [[0.5, 0], [0, 1e300]], "b/c": [0, 0]})
+    rows = pack_observations(SMALL, {"a": np.zeros(2), "b/c": 3})
+    assert unpack_observations(SMALL, rows)["b/c"] == 3
+    assert pack_observations(SMALL, []).shape == (0, 16)
+    assert pack_observations(SMALL, []).dtype == np.uint8
+    assert pack_observations(SMALL, rows) is rows
+    assert pack_observations(gym.spaces.Box(0, 1, (2,)), [[0, 1]]).tolist() == [[0, 1]]
+
+
+def test_packed_rows_of_another_form_are_not_taken_apart():
+    for rows in (np.zeros((2, 15), np.uint8), np.zeros((2, 16), np.int8), np.zeros(2, np.uint8)):
+        with pytest.raises(InputError, match=r"are bytes \(n, 16\), not "):
+            unpack_observations(SMALL, rows)
+    every = unpack_observations(SMALL, np.zeros((3, 2, 16), np.uint8))
+    assert {name: found.shape for name, found in every.items()} == {"a": (3, 2, 2), "b/c": (3, 2)}
+
+
+def test_the_first_row_that_leaves_its_space_is_named_whatever_its_part():
+    given_ = {"a": np.zeros((4, 2), np.float32), "b/c": np.array([0, 0, 10, 0])}
+    assert find_unseen(pack_observations(SMALL, given_), SMALL) == (
+        (2,),
+        " part 'b/c' = 10 lies outside Box(0, 9, (), int64)",
+    )
+    given_["a"][3, 1] = 2
+    assert find_unseen(pack_observations(SMALL, given_), SMALL)[0] == (2,)
+    given_["a"][1, 0] = np.nan
+    (row,), what = find_unseen(pack_observations(SMALL, given_), SMALL)
+    assert (row, what) == (1, " part 'a' element (0,) = nan is not a finite number")
+    plain = gym.spaces.Box(-1, 1, (2,), np.float32)
+    assert find_unseen(given_["a"], plain)[0] == (1, 0)
+    assert find_unseen(np.zeros((1, 2), np.float32), plain) is None
+
+
+@pytest.mark.parametrize(
+    ("observations", "message"),
+    [
+        ({}, "^it: observations have no parts"),
+        ({"a": {}}, "^it: observations have no parts"),
+        ({"a": 1.0}, r"^it: part 'a' .* leading time axis, not float64 \(\)"),
+        ({"a": {"b": ["x"]}}, r"^it: part 'a/b' .* rectangular array of numbers"),
+        ({"a": [1], "b": [1, 2]}, "^it: the parts .* differ in their steps: a 1, b 2"),
+    ],
+)
+def test_records_that_cannot_be_made_are_said(observations, message):
+    with pytest.raises(InputError, match=message):
+        as_records(observations, "it")
+
+
+def test_records_are_sorted_as_spaces_are():
+    records = as_records({"b": [1, 2], "a": {"z": [[1.0], [2.0]], "y": [True, False]}}, "it")
+    assert records.dtype.names == ("a/y", "a/z", "b")
+    assert records.dtype["a/z"].shape == (1,)
+    assert records["b"].tolist() == [1, 2]
+    space = infer_observation([records, records])
+    assert [p.name for p in parts_of(space)] == ["a/y", "a/z", "b"]
+    assert space["a"]["z"] == gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    assert infer_observation([np.zeros((2, 3))]) == gym.spaces.Box(-np.inf, np.inf, (3,), float)
+    fewer = as_records({"b": [0.5]}, "it")
+    assert infer_observation([records, fewer])["b"].dtype == np.float64
+    assert nest_parts(space, {"a/y": 1, "a/z": 2, "b": 3}) == {"a": {"y": 1, "z": 2}, "b": 3}
+
+
+def test_parts_need_names_of_their_own_and_numbers_that_are_known():
+    twice = gym.spaces.Dict({"a/b": SMALL["a"], "a": gym.spaces.Dict({"b": SMALL["a"]})})
+    with pytest.raises(InputError, match=r"two parts of the observation space .* the same name"):
+        parts_of(twice)
+    with pytest.raises(InputError, match=r"^the observation space Discrete\(3\) is not supported"):
+        parts_of(gym.spaces.Discrete(3))
+    long = gym.spaces.Dict({"a": gym.spaces.Box(0, 1, (1,), np.longdouble)})
+    (part,) = parts_of(long)
+    if part.dtype.itemsize > 8:
+        with pytest.raises(InputError, match="PyTorch has no numbers of type"):
+            part_of(torch.zeros(1, part.n_bytes, dtype=torch.uint8), part)

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sdil.windows as windows_module
 from sdil import Demonstrations, Trajectory
 from sdil.policy import Policy
 from sdil.spaces import find_fault
@@ -274,3 +275,141 @@ def test_states_are_numbered_as_they_first_appear():
         -1,
         2,
     ]
+
+
+@pytest.mark.parametrize("look_back", [0, 1, 3])
+@pytest.mark.parametrize("final", [False, True])
+def test_the_smallest_set_has_windows(look_back, final):
+    """One step, of which not even the last observation need be known."""
+    one = Trajectory(np.full((1 + final, 2), 5.0), [3], terminated=final)
+    windows = Windows(Demonstrations([one]).clean, look_back)
+    assert len(windows) == 1
+    window = windows.at(torch.tensor([0]))
+    assert window.state.tolist() == [[5.0, 5.0]]
+    assert window.past_states.tolist() == [[[0.0, 0.0]] * look_back]
+    assert window.past_actions.tolist() == [[0] * look_back]
+    assert window.mask.tolist() == [[False] * look_back]
+    assert window.mask.dtype == torch.bool
+    states, exists = windows.next_states_at(torch.tensor([0]))
+    assert exists.tolist() == [final]
+    assert states.tolist() == [[5.0 * final] * 2]
+    found, there = windows.actions_ahead(torch.tensor([0]), 2)
+    assert found[0, 0] == 3
+    assert there.tolist() == [[True, False]]
+    assert (windows.left.tolist(), windows.ended.tolist()) == ([0], [final])
+    assert windows.stretch_ends(torch.tensor([0])).tolist() == [0]
+
+
+def test_only_the_last_step_ends_an_episode_and_only_where_the_task_did():
+    seen = np.zeros((4, 1))
+    clean = Demonstrations(
+        [
+            Trajectory(seen, [0, 0, 0], id="ended"),
+            Trajectory(seen, [0, 0, 0], terminated=False, id="cut off"),
+            Trajectory(seen[:3], [0, 0, 0], id="its last observation is not known"),
+        ]
+    ).clean
+    windows = Windows(clean, 1)
+    assert windows.ended.tolist() == [False, False, True] + [False] * 5 + [True]
+    assert windows.left.tolist() == [2, 1, 0] * 3
+    assert windows.has_next.tolist() == [True] * 8 + [False]
+
+
+class Memory:
+    """So much of a GPU is free."""
+
+    def __init__(self, monkeypatch, free):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10 * free))
+
+
+@pytest.mark.parametrize(("free", "moved"), [(128, True), (127, False), (10**9, True), (0, False)])
+def test_observations_go_to_a_device_where_they_leave_half_of_it(monkeypatch, free, moved):
+    """A device without numbers stands for a GPU."""
+    seen = np.arange(8.0).reshape(4, 2)  # 64 bytes
+    windows = Windows(Demonstrations([Trajectory(seen, [0, 1, 2])]).clean, 1)
+    assert windows.to(torch.device("cpu")) is windows
+    Memory(monkeypatch, free)
+    there = windows.to(torch.device("meta"))
+    assert there is not windows
+    for name in ("rows", "steps", "times", "left", "actions", "has_next", "following", "ended"):
+        assert getattr(there, name).device.type == "meta"
+        assert getattr(windows, name).device.type == "cpu"
+    assert there.observations.device.type == ("meta" if moved else "cpu")
+    assert (there.look_back, len(there)) == (1, 3)
+    assert there.to(torch.device("meta")) is there
+
+
+class Elsewhere:
+    """Numbers of rows that lie on another device, as far as `_take` can tell."""
+
+    device = "a GPU"
+
+    def __init__(self, rows):
+        self.rows, self.asked = rows, []
+
+    def to(self, device):
+        self.asked.append(device)
+        return self.rows
+
+
+def test_rows_are_brought_to_the_device_of_their_numbers(monkeypatch):
+    brought = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    to = torch.Tensor.to
+    monkeypatch.setattr(
+        torch.Tensor,
+        "to",
+        lambda self, *where, **how: (
+            (brought.append((where, how)), self)[1] if "a GPU" in where else to(self, *where, **how)
+        ),
+    )
+    seen = torch.arange(6.0).view(3, 2)
+    rows = Elsewhere(torch.tensor([2, 0]))
+    assert windows_module._take(seen, rows).tolist() == [[4, 5], [0, 1]]
+    assert brought == [(("a GPU",), {"non_blocking": True})]
+    assert rows.asked == [seen.device]
+    brought.clear()
+    assert windows_module._take(seen, torch.tensor([1])).tolist() == [[2, 3]]
+    assert brought == []
+
+
+def test_rows_of_a_file_are_asked_for_with_those_before_them(monkeypatch):
+    windows = Windows(Demonstrations([Trajectory(np.zeros((6, 1)), [0] * 5)]).clean, 2)
+    asked = []
+
+    class Asking:
+        lies_in_file = True
+
+        def __call__(self, rows, before=0):
+            asked.append((rows.tolist(), before))
+
+    windows.at(torch.tensor([1]))  # nothing lies in a file
+    windows.fetch = Asking()
+    windows.at(torch.tensor([3, 4]))
+    windows.next_states_at(torch.tensor([0, 4]))
+    assert asked == [([3, 4], 2), ([1, 5], 0)]
+    Asking.lies_in_file = False
+    windows.at(torch.tensor([3, 4]))
+    assert len(asked) == 2
+
+
+def test_all_steps_of_a_large_set_come_in_parts_of_a_size():
+    n = STEPS_AT_ONCE + 5
+    windows = Windows(Demonstrations([Trajectory(np.zeros((n, 1)), np.zeros(n, int))]).clean, 0)
+    assert [len(part) for part in windows.parts()] == [STEPS_AT_ONCE, 5]
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_pictures_and_rows_of_bytes_are_masked_whole(rows):
+    seen = np.full((rows + 1, 2, 3), 7, np.uint8)
+    windows = Windows(Demonstrations([Trajectory(seen, np.ones((rows, 2)))]).clean, 2)
+    window = windows.at(torch.arange(rows))
+    assert window.past_states.shape == (rows, 2, 2, 3)
+    assert window.past_states.dtype == torch.uint8
+    past = window.past_states.flatten(2)
+    assert (past == 7 * window.mask[..., None]).all()
+    assert (window.past_actions == window.mask[..., None]).all()
+    assert window.mask.sum(1).tolist() == [min(t, 2) for t in range(rows)]
+    states, exists = windows.next_states_at(torch.arange(rows))
+    assert (states == 7).all()
+    assert exists.all()

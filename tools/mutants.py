@@ -3,21 +3,23 @@
     python tools/mutants.py                    # 150 mutants, two at a time
     python tools/mutants.py --count 40 --only windows segmentation
     python tools/mutants.py --count 0          # only those that lived once, and must not again
-    python tools/mutants.py --seed 3 --fresh   # others than the seeds below 3 draw
+    python tools/mutants.py --seed 7 --fresh   # others than any draw of a smaller seed has held
 
 A mutant is one change of one place in one module: a comparison, a sign, a constant, `and` for `or`,
 a condition that is always true or always false, a returned value that is lost. They are drawn with
 a fixed seed, evenly over the modules; those that once lived (`ONCE_ALIVE`) come first and are
 counted apart, those that change no answer (`EQUIVALENT`, found by hand) are not drawn. Tests are
-written for mutants that lived, so that only a fresh draw says how many others would. A mutant is
-killed where a test of its module fails or does not end; those that live are listed. Each runs in a
-copy of the source: the working tree is never touched.
+written for mutants that lived, so that only a fresh draw says how many others would: what each
+fresh draw held stands in `drawn.txt`, so that later changes of the code make nothing fresh again.
+A mutant is killed where a test of its module fails or does not end; those that live are listed.
+Each runs in a copy of the source: the working tree is never touched.
 """
 
 from __future__ import annotations
 
 import ast
 import compileall
+import hashlib
 import json as json_text
 import os
 import random
@@ -29,7 +31,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.util import cache_from_source
 from itertools import islice
 from multiprocessing import get_context
@@ -39,17 +40,30 @@ from queue import Queue
 import tyro
 
 ROOT = Path(__file__).resolve().parent.parent
+DRAWN = ROOT / "tools" / "drawn.txt"
+"""A line for each mutant of a fresh draw: the seed, and `Mutant.mark`."""
 CORE = {
-    "windows": ("tests/test_windows.py",),
+    "windows": ("tests/test_windows.py", "tests/test_frozen.py"),
     "segmentation": ("tests/test_segmentation.py",),
-    "trajectories": ("tests/test_demonstrations.py", "tests/test_windows.py"),
-    "spaces": ("tests/test_spaces.py", "tests/test_demonstrations.py"),
+    "trajectories": (
+        "tests/test_demonstrations.py",
+        "tests/test_windows.py",
+        "tests/test_frozen.py",
+    ),
+    "spaces": ("tests/test_spaces.py", "tests/test_demonstrations.py", "tests/test_frozen.py"),
     "files": ("tests/test_files.py",),
-    "scores": ("tests/test_step_scores.py", "tests/test_segmentation.py"),
-    "judges/hearing": ("tests/judges/test_hearing.py",),
+    "scores": ("tests/test_step_scores.py", "tests/test_segmentation.py", "tests/test_frozen.py"),
+    "judges/hearing": ("tests/judges/test_hearing.py", "tests/test_frozen.py"),
     "judges/joining": ("tests/judges/test_joining.py",),
     "evaluation/statistics": ("tests/evaluation/test_metrics.py",),
     "report/page": ("tests/report/test_render.py", "tests/report/test_sampling.py"),
+    "observations": ("tests/test_observations.py", "tests/test_frozen.py"),
+    "limits": ("tests/test_limits.py", "tests/test_frozen.py"),
+    "curation": ("tests/test_curation.py", "tests/test_frozen.py"),
+    "choosing": ("tests/test_curation.py",),
+    "labels": ("tests/test_labels.py", "tests/test_frozen.py"),
+    "judges/material": ("tests/judges/test_material.py", "tests/test_frozen.py"),
+    "evaluation/comparisons": ("tests/evaluation/test_comparisons.py", "tests/test_frozen.py"),
 }
 """Modules and the tests that answer for them."""
 ONCE_ALIVE = (
@@ -106,8 +120,8 @@ EQUIVALENT = (
     ),
     (
         "trajectories",
-        "if self.n_steps <= steps or not (together and (np.diff(self.first_step) > 0).all()):",
-        "if self.n_steps < steps or not (together and (np.diff(self.first_step) > 0).all()):",
+        "if self.n_steps <= steps or not (in_order and (np.diff(self.first_step) > 0).all()):",
+        "if self.n_steps < steps or not (in_order and (np.diff(self.first_step) > 0).all()):",
         "one block of all steps is all of them",
     ),
     (
@@ -164,6 +178,56 @@ EQUIVALENT = (
         "if True:",
         "a shortcut: no finite number lies beyond limits that are infinite",
     ),
+    (
+        "curation",
+        "runs = [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]",
+        "runs = [(int(a), int(b)) for a, b in edges.reshape(-2, 2)]",
+        "NumPy takes any negative number for the length that is left over",
+    ),
+    (
+        "windows",
+        "if self.look_back == 0:",
+        "if False:",
+        "a shortcut: without a past `cut` looks at neither steps nor times",
+    ),
+    (
+        "segmentation",
+        "best = np.zeros(len(values) + 1)",
+        "best = np.zeros(len(values) + 2)",
+        "one place more, which nobody looks at",
+    ),
+    (
+        "segmentation",
+        "starts = np.zeros(1, np.int64)",
+        "starts = np.zeros(2, np.int64)",
+        "the same start twice costs the same, and the first of equals is taken",
+    ),
+    (
+        "segmentation",
+        "older = curvature > 0",
+        "older = curvature > 1",
+        "too many starts may stay, which is a matter of time, and never too few",
+    ),
+    (
+        "spaces",
+        "if -exact <= values.min() and values.max() <= exact:",
+        "if False:",
+        "a shortcut: the long way finds nothing lost either",
+    ),
+    (
+        "report/page",
+        "text = json.dumps(_plain(value), ensure_ascii=False, "
+        "allow_nan=False, separators=(',', ':'))",
+        "text = json.dumps(_plain(value), ensure_ascii=False, "
+        "allow_nan=True, separators=(',', ':'))",
+        "an assertion: `_plain` has left no NaN",
+    ),
+    (
+        "curation",
+        "if by_rule or weights:",
+        "if True:",
+        "of those who ask nothing `refuse_unknown` refuses nothing",
+    ),
 )
 """A module, a line in it as `ast.unparse` has it, what it became, and why nobody could tell."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -208,6 +272,12 @@ class Mutant:
     """The changed line before, as `ast.unparse` writes it."""
     became: str = ""
 
+    @property
+    def mark(self) -> str:
+        """The same for the same change of the same line, wherever the line stands."""
+        text = "\n".join((self.module, self.was, self.became))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
 
 def main(
     count: int = 150,
@@ -226,13 +296,15 @@ def main(
         workers: At a time.
         seconds: Of the processor, after which tests that do not end count as failing.
         only: Modules; all where none is named.
-        fresh: Leave out those that smaller seeds draw in this way: tests may have been
-            written for them.
+        fresh: Leave out those that fresh draws of smaller seeds held, for which tests may have
+            been written, and write down in `drawn.txt` what this one holds.
         json: Save what was found to this file.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     chosen = {name: tests for name, tests in CORE.items() if not only or name in only}
-    mutants = draw(tuple(chosen), count, seed, fresh)
+    mutants = draw(tuple(chosen), count, seed, drawn(seed) if fresh else frozenset())
+    if fresh:
+        write_drawn(seed, mutants)
     untouched = [Mutant(name, 0, "nothing is changed", source_of(name)) for name in chosen]
     failing = [m.module for m, dead in run_all(untouched, workers, seconds) if dead]
     if failing:
@@ -257,18 +329,31 @@ def main(
         json.write_text(json_text.dumps(rows, indent=2) + "\n")
 
 
-@cache
-def draw(modules: tuple[str, ...], count: int, seed: int, fresh: bool = False) -> list[Mutant]:
-    """As many of each module, as far as it has so many; without two that are the same text, and if
-    asked for without those that are drawn by smaller seeds."""
-    before = {m.source for s in range(seed * fresh) for m in draw(modules, count, s, fresh)}
+def draw(
+    modules: tuple[str, ...], count: int, seed: int, before: frozenset[str] = frozenset()
+) -> list[Mutant]:
+    """As many of each module, as far as it has so many; without two that are the same text, and
+    without those that bear a mark of before."""
     rng = random.Random(seed)
     found: list[Mutant] = []
     for i, module in enumerate(modules):
         share = count // len(modules) + (i < count % len(modules))
         every = mutants_of(module, source_of(module), rng)
-        found += islice((m for m in every if m.source not in before), share)
+        found += islice((m for m in every if m.mark not in before), share)
     return found
+
+
+def drawn(seed: int) -> frozenset[str]:
+    """Marks of what fresh draws of smaller seeds held."""
+    lines = (line.split() for line in DRAWN.read_text("utf-8").splitlines())
+    return frozenset(mark for of, mark in lines if int(of) < seed)
+
+
+def write_drawn(seed: int, mutants: list[Mutant]) -> None:
+    """Add a draw to the list, as long as it is not there."""
+    lines = DRAWN.read_text("utf-8").splitlines()
+    lines += [line for m in mutants if (line := f"{seed} {m.mark}") not in lines]
+    DRAWN.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def once_alive() -> list[Mutant]:

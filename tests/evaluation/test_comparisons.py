@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sdil.errors import InputError
 from sdil.evaluation import comparisons
 from sdil.evaluation.comparisons import (
     Estimate,
@@ -15,10 +16,12 @@ from sdil.evaluation.comparisons import (
     interquartile_mean,
     mean_and_deviation,
     mean_interval,
+    paired,
     paired_difference,
     performance_profile,
     probability_of_improvement,
     profile_band,
+    resampled,
     verdict,
 )
 
@@ -110,3 +113,108 @@ def test_verdicts():
 def test_one_run_has_no_spread():
     assert mean_and_deviation(np.array([3.0])) == (3.0, None)
     assert bootstrap(interquartile_mean, np.array([[3.0]])) == Estimate(3.0, None, None)
+
+
+def test_pairs_are_counted_and_won():
+    found = paired({0: 1.0, 1: 2.0, 2: 3.0, 9: 0.0}, {2: 2.0, 1: 2.0, 0: 0.0, 8: 0.0})
+    assert (found.pairs, found.wins) == (3, 2)  # a draw is not won
+    assert found.difference == paired_difference({0: 1.0, 1: 2.0, 2: 3.0}, {0: 0.0, 1: 2.0, 2: 2.0})
+    assert found.verdict == verdict(found.difference) == "cannot tell with this many seeds"
+    clear = paired([1.0, 2.0, 3.0], (0.0, 1.01, 2.0))
+    assert (clear.pairs, clear.wins, clear.verdict) == (3, 3, "better")
+    assert paired((0.0, 1.01, 2.0), [1.0, 2.0, 3.0]).verdict == "worse"
+    assert paired([1.0], [0.0]).difference == Estimate(1.0, None, None)
+
+
+def test_what_cannot_be_paired_is_said():
+    with pytest.raises(InputError, match=r"^2 figures cannot be paired with 3"):
+        paired([1.0, 2.0], [1.0, 2.0, 3.0])
+    for mine, theirs in (([1.0], {0: 1.0}), ({0: 1.0}, [1.0])):
+        with pytest.raises(InputError, match="give two mappings from seeds to figures, or two seq"):
+            paired(mine, theirs)
+    with pytest.raises(InputError, match="no seed in common"):
+        paired({0: 1.0}, {1: 1.0})
+    with pytest.raises(InputError, match="no seed in common"):
+        paired([], [])
+    assert paired_difference({0: 1.0}, {1: 1.0}) is None
+
+
+def test_an_interval_that_touches_nothing_tells_nothing():
+    unclear = "cannot tell with this many seeds"
+    for low, high, said in (
+        (0.0, 1.0, unclear),
+        (-1.0, 0.0, unclear),
+        (1e-9, 1.0, "better"),
+        (-1.0, -1e-9, "worse"),
+        (None, 1.0, unclear),
+        (1.0, None, unclear),
+    ):
+        assert verdict(Estimate(0.5, low, high)) == said
+    assert verdict(None) == unclear
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (5, 3), (1, 4)])
+def test_statistics_by_counting(shape):
+    rng = np.random.default_rng(3)
+    ours, theirs = rng.integers(0, 5, shape) / 4, rng.integers(0, 5, (3, shape[1])) / 4
+    values = sorted(ours.ravel().tolist())
+    cut = len(values) // 4
+    assert interquartile_mean(ours) == pytest.approx(np.mean(values[cut : len(values) - cut]))
+    won = [
+        (a > b) + (a == b) / 2
+        for task in range(shape[1])
+        for a in ours[:, task]
+        for b in theirs[:, task]
+    ]
+    assert probability_of_improvement(ours, theirs) == pytest.approx(np.mean(won))
+    thresholds = np.array([0.0, 0.25, 1.0])
+    share = [np.mean([v > t for v in values]) for t in thresholds]
+    np.testing.assert_allclose(performance_profile(ours, thresholds), share)
+    stacked = np.stack([ours, ours + 1])  # leading axes stay
+    assert interquartile_mean(stacked).shape == (2,)
+    assert performance_profile(stacked, thresholds).shape == (2, 3)
+    mean, deviation = mean_and_deviation(ours[:, 0])
+    assert mean == pytest.approx(sum(ours[:, 0]) / shape[0])
+    if shape[0] > 1:
+        squares = sum((v - mean) ** 2 for v in ours[:, 0])
+        assert deviation == pytest.approx((squares / (shape[0] - 1)) ** 0.5)
+
+
+def test_intervals_are_percentiles_of_runs_drawn_anew():
+    """Each set by a seed of its own, each task by draws of its own."""
+    rng = np.random.default_rng(4)
+    ours, theirs = rng.normal(size=(4, 3)), rng.normal(size=(6, 3))
+    drawn = [
+        np.random.default_rng(seed).integers(len(s), size=(50, *s.shape))
+        for seed, s in ((7, ours), (8, theirs))
+    ]
+    assert (resampled(ours, 50, 7) == drawn[0]).all()
+    again = [np.take_along_axis(s[None], d, 1) for s, d in zip((ours, theirs), drawn, strict=True)]
+    chances = [probability_of_improvement(a, b) for a, b in zip(*again, strict=True)]
+    found = bootstrap(probability_of_improvement, ours, theirs, resamples=50, seed=7)
+    assert found.value == probability_of_improvement(ours, theirs)
+    expected = np.percentile(chances, [2.5, 97.5])
+    assert (found.low, found.high) == pytest.approx(tuple(expected))
+    thresholds = np.array([-0.5, 0.5])
+    value, low, high = profile_band(ours, thresholds, resamples=50, seed=7)
+    profiles = [performance_profile(a, thresholds) for a in again[0]]
+    np.testing.assert_allclose([low, high], np.percentile(profiles, [2.5, 97.5], axis=0))
+    np.testing.assert_allclose(value, performance_profile(ours, thresholds))
+    assert resampled(ours).shape == (2_000, 4, 3)
+    assert (resampled(ours) == resampled(ours, seed=0)).all()
+    usual = bootstrap(interquartile_mean, ours)
+    assert usual == bootstrap(interquartile_mean, ours, resamples=2_000, seed=0)
+    for mine, other in zip(
+        profile_band(ours, thresholds),
+        profile_band(ours, thresholds, resamples=2_000, seed=0),
+        strict=True,
+    ):
+        assert (mine == other).all()
+
+
+def test_two_runs_have_a_spread_and_one_among_many_has_none():
+    two, one = np.array([[0.0], [1.0]]), np.array([[0.0]])
+    assert bootstrap(interquartile_mean, two).low is not None
+    assert bootstrap(probability_of_improvement, two, one) == Estimate(0.75, None, None)
+    assert mean_and_deviation(np.array([1.0, 3.0])) == (2.0, pytest.approx(2**0.5))
+    assert mean_interval(np.array([1.0, 3.0])).high == pytest.approx(2 + stats.t.ppf(0.975, 1))

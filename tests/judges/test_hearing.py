@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, norm, rankdata, ttest_1samp, wilcoxon
 
 from sdil.judges.hearing import (
     AGREES,
@@ -14,8 +14,11 @@ from sdil.judges.hearing import (
     EPISODE_LEVEL,
     MANY,
     NOTHING,
+    OF_TIME,
     PLENTY,
     RATHER,
+    UNANCHORED,
+    UNHARMED,
     Ground,
     _dealt_anew,
     _spared,
@@ -270,3 +273,156 @@ def test_gains_that_are_all_alike_are_sure_one_way_or_the_other():
 
 def test_of_clean_groups_a_tenth_may_be_bad_from_four_on_one():
     assert [_spared(n) for n in (1, 3, 4, 10, 11, 20, 21)] == [0, 0, 1, 1, 2, 2, 3]
+
+
+def mean_of_each(values, group):
+    """By group, in the order of their names; none of those of which nothing is known."""
+    found = []
+    for g in sorted(set(group.tolist())):
+        mine = [
+            v for v, h in zip(values.tolist(), group.tolist(), strict=True) if h == g and v == v
+        ]
+        if mine:
+            found.append(sum(mine) / len(mine))
+    return np.array(found)
+
+
+def area(clean, noisy):
+    pairs = [(a > b) + (a == b) / 2 for a in clean for b in noisy]
+    return sum(pairs) / len(pairs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_grounds_by_counting_over_groups_of_all_sizes(seed):
+    """Groups of one to six steps; of every fourth step nothing is said, of one group nothing."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(9), rng.integers(1, 7, 9))
+    values = rng.integers(-3, 4, len(group)).astype(float)
+    values[::4] = np.nan
+    values[group == 5] = np.nan
+    gains = mean_of_each(values, group)
+    found = of_gains(values, group)
+    assert found.figure == pytest.approx((gains > 0).mean())
+    assert found.groups == len(gains)
+    assert found.chance == pytest.approx(wilcoxon(gains, alternative="greater").pvalue)
+    few = group < 3
+    some = mean_of_each(values[few], group[few])
+    if len(some) > 1 and np.ptp(some) > 0:
+        expected = ttest_1samp(some, 0.0, alternative="greater").pvalue
+        assert chance_of_gain(values[few], group[few]) == pytest.approx(expected)
+    clean = group < 4
+    a, b = (mean_of_each(values[s], group[s]) for s in (clean, ~clean))
+    ground = of_groups(values[clean], group[clean], values[~clean], group[~clean])
+    assert ground.figure == pytest.approx(area(a, b))
+    assert ground.groups == len(a)
+    ranks = np.array(
+        [np.mean([i for i, v in enumerate(sorted([*a, *b])) if v == x]) for x in [*a, *b]]
+    )
+    spared = _spared(len(a))
+    mine = np.sort(ranks[: len(a)])[spared:].sum()
+    dealt = [np.sort(ranks[list(d)])[spared:].sum() for d in _dealt_anew(len(ranks), len(a))]
+    as_high = sum(d >= mine - 1e-9 for d in dealt)
+    assert ground.chance == pytest.approx((1 + as_high) / 4_001)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
+def test_from_five_groups_on_ranks_are_tested(n):
+    gains = np.array([0.3, -0.1, 0.2, 0.5, 0.4, -0.2])[:n]
+    ranked = wilcoxon(gains, alternative="greater").pvalue
+    by_mean = ttest_1samp(gains, 0.0, alternative="greater").pvalue
+    assert ranked != pytest.approx(by_mean)
+    found = chance_of_gain(gains, np.arange(n))
+    assert found == pytest.approx(ranked if n >= 5 else by_mean)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_areas_and_agreement_by_counting(seed):
+    rng = np.random.default_rng(seed)
+    clean, noisy = rng.integers(0, 4, 7).astype(float), rng.integers(0, 4, 5).astype(float)
+    assert separation(clean, noisy) == pytest.approx(area(clean, noisy))
+    holes = np.concatenate([clean, [np.nan]]), np.concatenate([[np.nan], noisy])
+    assert separation(*holes) == pytest.approx(area(clean, noisy))
+    assert separation(clean, holes[1][:1]) == separation(holes[0][-1:], noisy) == 0.5
+    told = {name: rng.normal(size=12) for name in "abc"}
+    told["b"][:4] = np.nan
+    told["a"][2] = np.nan
+
+    def placed(signal):
+        known = signal[~np.isnan(signal)]
+        return np.array([0.5 if v != v else (known <= v).sum() / len(known) for v in signal])
+
+    others = placed(told["b"]) + placed(told["c"])
+    expected = np.corrcoef(placed(told["a"]), rankdata(others))[0, 1]
+    assert agreement_with_others("a", told) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_clean", [3, 5, 11])
+def test_standing_by_counting(seed, n_clean):
+    """Normal scores of each signal's ranks over groups of several steps, added up."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 4, n_clean + 9)
+    group = np.repeat(np.arange(n_clean + 9), sizes)
+    steps = rng.permutation(len(group))  # in no order
+    group = group[steps]
+    clean, noisy = np.flatnonzero(group < n_clean), np.flatnonzero(group >= n_clean)
+    told = {k: rng.normal(size=len(group)) + (group < n_clean) for k in "ab"}
+    told["b"][group == 1] = np.nan
+    told["b"][group == n_clean + 2] = np.nan
+    told["same"] = np.ones(len(group))
+    total = np.zeros(n_clean + 9)
+    for signal in told.values():
+        means = np.array([signal[group == g].mean() for g in range(n_clean + 9)])
+        known = ~np.isnan(means)
+        scores = norm.ppf(rankdata(means[known]) / (known.sum() + 1))
+        if np.ptp(scores):
+            total[known] += scores / scores.std()
+    found = standing(told, clean, noisy, group)
+    spared = _spared(n_clean)
+    mine = np.sort(total[:n_clean])[spared:].sum()
+    dealt = np.sort(total[_dealt_anew(n_clean + 9, n_clean)], -1)[:, spared:].sum(-1)
+    assert found.chance == pytest.approx((1 + (dealt >= mine - 1e-9).sum()) / 4_001)
+    low = np.argsort(total[:n_clean])[:spared]
+    others = np.delete(total[:n_clean], low)
+    odd = [g for g in low if total[g] < np.quantile(total[n_clean:], 0.25)]
+    if area(others, total[n_clean:]) < 0.8:
+        odd = []
+    assert found.odd.tolist() == odd
+
+
+def test_an_odd_group_lies_under_a_quarter_of_the_noisy_ones_and_the_others_far_above():
+    """Eight noisy groups at 0 .. 7, of which a quarter lies under 1.75."""
+
+    def odd(*clean):
+        return stand({"a": np.array([*clean, *range(8)], float)}, len(clean)).odd.tolist()
+
+    assert odd(10, 1.5, 11, 12) == [1]
+    assert odd(10, 2.5, 11, 12) == []  # not so low
+    assert odd(10, 11, 1.5) == []  # of three none may be
+    assert odd(5.5, 1.5, 6.5, 7.5) == [1]  # area of the others (6 + 7 + 8) / 24
+    assert odd(4.5, 1.5, 6.5, 7.5) == [1]  # 20 of 24
+    assert odd(3.5, 1.5, 6.5, 7.5) == []  # 19 of 24, under 0.8
+
+
+def test_signals_that_are_all_silent_or_of_one_side_stand_nowhere():
+    nothing = standing({}, np.arange(2), np.arange(2, 5), np.arange(5))
+    assert (nothing.chance, nothing.odd.tolist()) == (1.0, [])
+    one_side = standing({"a": np.arange(5.0)}, np.arange(0), np.arange(5), np.arange(5))
+    assert (one_side.chance, one_side.odd.tolist()) == (1.0, [])
+    assert of_gains(np.array([np.nan]), np.array([0])) == NOTHING
+    assert np.isnan(NOTHING.figure)
+    assert NOTHING.groups == 0
+    assert of_groups(np.zeros(0), np.zeros(0, int), np.ones(2), np.arange(2)) == NOTHING
+    assert of_groups(np.ones(2), np.arange(2), np.zeros(0), np.zeros(0, int)) == NOTHING
+
+
+def test_what_may_be_said_against_whom():
+    told = {n: np.zeros(3) for n in ("progress", "value", "likelihood", "consensus")}
+    assert list(without_kin("progress", told)) == ["progress", "likelihood", "consensus"]
+    assert list(without_kin("consensus", told)) == list(told)
+    assert list(without_kin("value", {"value": told["value"]})) == ["value"]
+    assert (OF_TIME, UNANCHORED, UNHARMED) == (
+        ("progress", "value", "efficiency"),
+        ("efficiency",),
+        0.5,
+    )

@@ -240,3 +240,86 @@ def test_the_constants_of_joining_are_what_was_measured():
     assert joining._LINES == (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
     assert (_ASSUMED, _ERRORS, _FEW_GROUPS, _DRAWS) == (0.05, 1.1, 8, 100)
     assert (joining._FARTHER, joining._STEEP) == (3.0, 1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bins_by_counting(seed):
+    rng = np.random.default_rng(seed)
+    signal = rng.integers(0, 25, 60).astype(float)
+    signal[::7] = np.nan
+    known = signal[~np.isnan(signal)]
+    edges = bin_edges(signal)
+    np.testing.assert_allclose(edges, [np.quantile(known, k / 10) for k in range(1, 10)])
+    number = [sum(v >= e for e in edges) for v in known]
+    middles = bin_middles(signal)
+    for b in range(10):
+        mine = [v for v, k in zip(known, number, strict=True) if k == b]
+        if mine:
+            assert middles[b] == np.median(mine)
+        else:
+            assert np.isnan(middles[b])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_worth_by_hand(seed):
+    """Straight between the middles of bins; under the first by its line, three at the most."""
+    rng = np.random.default_rng(seed)
+    middles, log_odds = np.sort(rng.normal(size=10)), np.sort(rng.normal(size=10))
+    middles[rng.integers(0, 10, 2)] = np.nan
+    x, y = middles[~np.isnan(middles)], log_odds[~np.isnan(middles)]
+    asked = np.array([*rng.normal(0, 3, 20), *x, -1e9, 1e9, np.nan])
+    slope = (y[1] - y[0]) / (x[1] - x[0])
+    for value, found in zip(asked, worth(asked, middles, log_odds), strict=True):
+        if np.isnan(value):
+            expected = 0.0
+        elif value < x[0]:
+            expected = y[0] - min(slope * (x[0] - value), 3.0)
+        elif value >= x[-1]:
+            expected = y[-1]
+        else:
+            i = np.searchsorted(x, value, "right") - 1
+            expected = y[i] + (y[i + 1] - y[i]) * (value - x[i]) / (x[i + 1] - x[i])
+        assert found == pytest.approx(expected)
+    one = np.full(10, np.nan)
+    one[4] = 2.0
+    assert worth(np.array([-9.0, 2.0, 9.0]), one, log_odds).tolist() == [log_odds[4]] * 3
+
+
+def test_ties_and_few_values_are_weighed_as_counting_weighs_them():
+    """A signal of four values leaves bins empty."""
+    draw = np.random.default_rng(4)
+    noisy = [draw.integers(0, 4, 90).astype(float)]
+    clean = [draw.integers(1, 4, 20).astype(float)]
+    (found,) = weigh_signals(clean, noisy, 0.6)
+    edges = bin_edges(noisy[0])
+    used = sorted({int((edges <= v).sum()) for v in noisy[0]})
+    empty = [b for b in range(10) if b not in used]
+    np.testing.assert_allclose(found[empty], 1e-3 * np.array(empty))
+    assert (np.diff(found[used]) > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_of_steps_that_are_alike_by_counting(seed):
+    """Many equal values, and groups of all sizes: the point by counting."""
+    rng = np.random.default_rng(seed)
+    clean, noisy = rng.integers(0, 6, 40) * 1.0, rng.integers(-3, 6, 90) * 1.0
+    found = estimate_good_share(
+        clean, rng.integers(0, 5, 40), noisy, rng.integers(0, 9, 90), seed=seed
+    )
+    ordered, told = np.sort(clean), []
+    for line in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6):
+        edge = ordered[next(i for i in range(40) if (i + 1) / 40 >= line - 1e-12)]
+        told.append(min((noisy >= edge).mean() / (clean >= edge).mean(), 1.0))
+    middle = sorted(told)[2:5]
+    assert found.point == pytest.approx(np.mean(middle))
+    assert found.low <= min(middle) - 0.05 + 1e-12 or found.low == 0
+    assert found.high >= max(middle) + 0.05 - 1e-12 or found.high == 1
+    again = estimate_good_share(clean, np.arange(40), noisy, np.arange(90), seed=seed)
+    assert again.point == found.point  # groups are for the interval
+
+
+def test_one_step_of_each_kind_is_enough():
+    one = np.array([1.0])
+    at = np.array([0])
+    assert estimate_good_share(one, at, one, at, seed=0).point == 1.0
+    assert estimate_good_share(one, at, one - 1, at, seed=0).point == 0.0
