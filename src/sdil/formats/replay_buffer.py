@@ -12,6 +12,7 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.formats.blocks import Blocks
 from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
+from sdil.formats.runs import Rows
 from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
@@ -35,17 +36,21 @@ class ReplayBufferSource:
 
     def read(self, index: int, features: Sequence[str]) -> Recorded:
         """These features of one episode; the last observation is unknown."""
-        first, last = int(self._edges[index]), int(self._edges[index + 1])
-        where = f"{self.location}: episode {self.episodes[index].id}, rows {first} to {last - 1}"
+        return self.read_rows(index, index + 1, features).recorded
+
+    def read_rows(self, first: int, last: int, features: Sequence[str]) -> Rows:
+        """These features of several episodes."""
+        begin, end = int(self._edges[first]), int(self._edges[last])
+        where = f"{self.location}: episode {self.episodes[first].id}, rows {begin} to {end - 1}"
         with clear_reading(where):
             values = {
-                name: self._blocks.rows(name, self._arrays[name], first, last) for name in features
+                name: self._blocks.rows(name, self._arrays[name], begin, end) for name in features
             }
             rewards = None
             for name in _REWARDS:
                 if name in self._arrays:
-                    rewards = self._blocks.rows(name, self._arrays[name], first, last).reshape(-1)
-        return Recorded(values, False, rewards)
+                    rewards = self._blocks.rows(name, self._arrays[name], begin, end).reshape(-1)
+        return Rows(Recorded(values, False, rewards), [False] * (last - first))
 
 
 def open_replay_buffer(path: str | Path) -> ReplayBufferSource:
