@@ -34,6 +34,7 @@ _FLAGS = ("terminals", "timeouts", "dones", "done", "terminated", "truncated")
 _TERMINAL = ("terminals", "terminated")
 _NUMBERS = ("episode", "episodes", "episode_index", "episode_id", "traj_id")
 _STARTS = ("starts", "episode_starts")
+_NEEDED = {*_ACTIONS, *_OBSERVATIONS, *_REWARDS, *_ENDS, *_FLAGS, *_NUMBERS, *_STARTS}
 _LONG = 4096  # bytes of an episode from which on its own checksum is kept
 
 
@@ -99,12 +100,13 @@ def open_arrays(path: str | Path) -> ArraysSource:
     location, place = str(path), Path(path)
     if place.is_dir():
         return _open_folder(place)
-    members = _members(place)
+    members, objects = _members(place)
     long = {n: members[n] for n in _OBSERVATIONS if n in members and members[n].array.ndim}
     arrays = _numbers(place, members, unchecked=long)
     actions = next((n for n in _ACTIONS if n in arrays), None)
     if actions is None:
-        raise InputError(f"{location}: there are no actions; it holds {', '.join(arrays)}")
+        names = ", ".join([*arrays, *(f"{name} (objects)" for name in objects)])
+        raise InputError(f"{location}: there are no actions; it holds {names}")
     rows = len(arrays[actions])
     edges, terminated = _edges(arrays, rows, location)
     sums = {}
@@ -129,15 +131,17 @@ def open_arrays(path: str | Path) -> ArraysSource:
         Episode(str(i), int(n), columns={"first_row": int(edges[i])})
         for i, n in enumerate(np.diff(edges))
     )
-    return ArraysSource(location, features, episodes, {}, kept, edges, terminated, sums)
+    odd = [f"{name} holds objects, which are never unpickled: it is left out" for name in objects]
+    about = {"odd": odd} if odd else {}
+    return ArraysSource(location, features, episodes, about, kept, edges, terminated, sums)
 
 
 def load(path: Path) -> dict[str, Array]:
     """The arrays of a file that hold numbers."""
-    return _numbers(path, _members(path))
+    return _numbers(path, _members(path)[0])
 
 
-def _members(path: Path) -> dict[str, Member]:
+def _members(path: Path) -> tuple[dict[str, Member], list[str]]:
     with _clear(path):
         return read_npz(path)
 
@@ -156,13 +160,14 @@ def _clear(path: Path) -> Iterator[None]:
 def _numbers(
     path: Path, members: Mapping[str, Member], unchecked: Container[str] = ()
 ) -> dict[str, Array]:
-    """Arrays that hold numbers, compared with their checksums but for those named."""
+    """Arrays that hold numbers, compared with their checksums but for those named. Texts that
+    nobody needs are left out."""
     found = {}
     for name, member in members.items():
         if name not in unchecked:
             with _clear(path):
                 member.check()
-        if member.array.ndim:
+        if member.array.ndim and (member.array.dtype.kind in "biuf" or name in _NEEDED):
             check_numbers_like(member.array, f"{path}: {name}")
             found[name] = member.array
     return found
@@ -210,6 +215,11 @@ def _edges(arrays: Mapping[str, Array], rows: int, location: str) -> tuple[Array
     with clear_reading(location):
         if given in _ENDS:
             edges = np.concatenate([[0], arrays[given].reshape(-1)])
+        elif given in _STARTS and is_flags(arrays[given], rows):  # as Stable-Baselines has it
+            if arrays[given].size != rows:
+                raise InputError(f"{location}: {given} has not {rows} rows, as actions have")
+            begun = np.flatnonzero(arrays[given].reshape(-1))
+            edges = np.unique(np.concatenate([[0], begun, [rows]]))
         elif given in _STARTS:
             edges = np.concatenate([arrays[given].reshape(-1), [rows]])
         elif given is not None:
@@ -243,6 +253,14 @@ def _edges(arrays: Mapping[str, Array], rows: int, location: str) -> tuple[Array
     if terminal is not None and len(terminal) == rows:
         return edges.astype(np.int64), terminal[at_end].astype(bool)
     return edges.astype(np.int64), np.zeros(len(at_end), bool)
+
+
+def is_flags(starts: Array, rows: int) -> bool:
+    """Whether it says of each step whether an episode begins there, and not where they begin."""
+    flat = starts.reshape(-1)
+    return starts.dtype == bool or (
+        len(flat) == rows > 1 and bool(((flat == 0) | (flat == 1)).all())
+    )
 
 
 def _features(arrays: Mapping[str, Array]) -> tuple[Feature, ...]:

@@ -59,18 +59,24 @@ class Member:
             raise BadZipFile(f"Bad CRC-32 for file {self.name!r}")
 
 
-def read_npz(path: Path) -> dict[str, Member]:
-    """Every array of a file; nothing is unpickled. Those that are not checked yet say so."""
+def read_npz(path: Path) -> tuple[dict[str, Member], list[str]]:
+    """The arrays of a file, some of which are still to be checked; and the names of those that
+    hold objects, which are left alone: nothing is unpickled."""
     with path.open("rb") as file:
         content: Any = np.load(file, allow_pickle=False)
         if isinstance(content, np.ndarray):
             raise InputError("it is a single array; put observations and actions into a .npz")
-        found = {}
+        found, objects = {}, []
         for name in content.files:
             key = name if name in content.zip.NameToInfo else f"{name}.npy"
             member = _stored(file, content.zip.getinfo(key))
-            found[str(name)] = member or Member(np.asarray(content[name]), key)
-        return found
+            try:
+                found[str(name)] = member or Member(np.asarray(content[name]), key)
+            except ValueError as error:
+                if "Object arrays" not in str(error):
+                    raise
+                objects.append(str(name))
+        return found, objects
 
 
 def _stored(file: BinaryIO, info: ZipInfo) -> Member | None:

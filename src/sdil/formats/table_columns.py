@@ -34,9 +34,9 @@ _ENDINGS = ("done", "dones", "next.done", "truncated", "timeout", "timeouts", "i
 GROUPS = ("group", "operator", "operator_id", "patient", "patient_id", "subject_id", "subject")
 _GROUPS_TOO = ("demonstrator", "user", "user_id", "collector", "person", "machine")
 TASKS = ("task", "language_instruction", "instruction", "task_name", "task_index", "task_id")
-_ACTION = re.compile(r"^(actions?|act|a|cmd|command|u)([_./\[\d]|$)", re.IGNORECASE)
+_ACTION = re.compile(r"^(actions?|act|a|cmd|command|u)([_./\[\d -]|$)", re.IGNORECASE)
 _OBSERVATION = re.compile(
-    r"^(observations?|obs|states?|s|features?|feat|x|sensors?|q|qpos|qvel)([_./\[\d]|$)",
+    r"^(observations?|obs|states?|s|features?|feat|x|sensors?|q|qpos|qvel)([_./\[\d -]|$)",
     re.IGNORECASE,
 )
 _NUMBERS = {
