@@ -75,10 +75,10 @@ def suggest_clean(source: Source) -> tuple[str, str]:
     word = ". Nobody says which episodes are good, so that this is a guess: look at them and name"
     for ranked, column in (("top 20% by return", "return"), ("shortest 20%", "steps")):
         try:
-            values = values_of(source, column)
+            known = values_of(source, column)
         except InputError:  # nobody was paid, or an episode cannot be read
             continue
-        if len(set(values.tolist())) > 1:
+        if len(set(known.tolist())) > 1:
             return ranked, f"{word} better ones with --clean"
     return "shortest 20%", f"{word} better ones with --clean"
 
