@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
-from layouts import episodes, write_minari, write_robomimic, write_table
+from layouts import episodes, write_minari, write_robomimic, write_table, write_zarr
 
 import sdil
 from sdil.cli import main
 from sdil.errors import InputError
+from sdil.formats.rows import RowAnswer
+from sdil.formats.writing import write_back
 
 
 def steps_of(rows=40, **more):
@@ -91,6 +98,74 @@ def test_names_are_shown_whole_since_they_must_be_typed(tmp_path, capsys, monkey
     for name in long:
         assert name in told
     assert said.count("(define") < 15
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "__index_level_0__", ""])
+def test_row_numbers_that_pandas_wrote_are_no_observation(tmp_path, name):
+    lines = [f"{i},{i // 5},{i % 5},{i * i},{i % 7}.5" for i in range(10)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([f"{name},episode,unix_time,speed,action", *lines]))
+    source = sdil.open_source(path)
+    assert [f.name for f in source.features if f.role == "observation"] == ["speed"]
+    assert source.about["time_column"] == "unix_time"
+
+
+def test_texts_among_features_are_told_from_numbers(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("episode,speed,action\n0,1.5,left\n0,2.5,right\n1,3.5,left\n")
+    with pytest.raises(InputError, match=r"--actions. There are speed, action \(no numbers\)"):
+        sdil.read(path, clean="0")
+
+
+def test_a_table_that_is_not_in_utf_8(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("episode,höhe,action\n0,1.5,1\n0,2.5,2\n".encode("latin-1"))
+    with pytest.raises(InputError, match="it is not in UTF-8; write it anew"):
+        sdil.open_source(path)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_pictures_whose_codec_is_not_there_are_left_out(tmp_path, zipped):
+    path = write_zarr(tmp_path / "umi.zarr")
+    whole = sdil.read(path, clean="0")
+    for name in ("image", "state"):
+        about = path / "data" / name / ".zarray"
+        said = about.read_text()
+        about.write_text(json.dumps({**json.loads(said), "compressor": {"id": "jpegxl"}}))
+        there = path
+        if zipped:
+            there = Path(shutil.make_archive(str(tmp_path / name), "zip", path))
+        if name == "state":  # not without a word: it would be another observation
+            with pytest.raises(InputError, match="jpegxl"):
+                sdil.open_source(there, "zarr")
+            return
+        source = sdil.open_source(there, "zarr")
+        (odd,) = source.about["odd"]
+        assert odd.startswith("data/image, pictures, cannot be opened: codec not available")
+        assert sdil.read(there, clean="0", format="zarr") == whole
+        answers = [RowAnswer(e.id, *rows_of(e.steps)) for e in source.episodes]
+        with pytest.raises(InputError, match="so that it cannot be cut: install its codec"):
+            write_back(source, answers, tmp_path / "cut", curated=True)
+        about.write_text(said)
+
+
+def rows_of(steps):
+    ones = np.ones(steps, "f4")
+    return ones, np.arange(steps) > 1, ones, np.arange(steps)
+
+
+def test_values_of_episodes_go_along_with_their_pieces(tmp_path):
+    path = tmp_path / "expert.npz"
+    ends = np.array([10, 40])
+    np.savez(path, **steps_of(episode_ends=ends, episode_returns=np.array([3.0, 4.0])))
+    source = sdil.open_source(path)
+    answers = [RowAnswer(e.id, *rows_of(e.steps)) for e in source.episodes]
+    keep = np.arange(30) % 10 > 2  # three pieces
+    answers[1] = replace(answers[1], keep=keep)
+    write_back(source, answers, tmp_path / "cut.npz", curated=True)
+    with np.load(tmp_path / "cut.npz") as cut:
+        assert cut["episode_returns"].tolist() == [3, 4, 4, 4]
+        assert cut["episode_ends"].tolist() == [8, 15, 22, 29]
 
 
 @pytest.mark.parametrize(

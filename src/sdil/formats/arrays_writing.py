@@ -58,6 +58,7 @@ def _curate_file(original: Path, answers: Sequence[RowAnswer], out: Path) -> Non
         name: array[index] if array.ndim and len(array) == rows else array
         for name, array in arrays.items()
     }
+    of_run = np.repeat(np.arange(len(answers)), [len(answer.pieces) for answer in answers])
     said = False
     for name in arrays:
         if name in _ENDS:
@@ -68,6 +69,8 @@ def _curate_file(original: Path, answers: Sequence[RowAnswer], out: Path) -> Non
             cut[name], said = flags.reshape(-1, *arrays[name].shape[1:]), True
         elif name in _STARTS:
             cut[name], said = np.append(0, ends[:-1]).astype(arrays[name].dtype), True
+        elif name.startswith("episode_") and arrays[name].shape[:1] == (len(answers),) != (rows,):
+            cut[name] = arrays[name][of_run]  # a value for each episode goes along
         elif name in _NUMBERS and len(arrays[name]) == rows:
             numbers = _new_numbers(arrays[name], runs)
             cut[name], said = np.repeat(numbers, np.diff(ends, prepend=0)), True
