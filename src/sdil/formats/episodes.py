@@ -142,14 +142,16 @@ class EpisodeFile:
     def _ends(self, steps: int, terminated: bool, no_rewards: bool) -> bytes:
         """Terminations and truncations, and before them unknown rewards; to eight bytes."""
         key = steps, terminated, no_rewards
-        if key not in self._known_ends:
-            if len(self._known_ends) > _PIECES:
-                self._known_ends.clear()
-            ends = np.zeros((2, steps), bool)
-            ends[0 if terminated else 1, -1] = True
-            rewards = np.full(steps if no_rewards else 0, np.nan)
-            self._known_ends[key] = rewards.tobytes() + ends.tobytes() + bytes(-ends.nbytes % 8)
-        return self._known_ends[key]
+        known = self._known_ends.get(key)
+        if known is not None:
+            return known
+        ends = np.zeros((2, steps), bool)
+        ends[0 if terminated else 1, -1] = True
+        rewards = np.full(steps if no_rewards else 0, np.nan)
+        made = rewards.tobytes() + ends.tobytes() + bytes(-ends.nbytes % 8)
+        if len(made) * len(self._known_ends) < _GATHERED:  # no more of them are kept
+            self._known_ends[key] = made
+        return made
 
     def _put(self, values: Array | None, known: int | None = None) -> None:
         """Append an array; `known` is its CRC-32."""
