@@ -1,6 +1,6 @@
 """How long importing takes beside a bare read with the format's own library.
 
-    python benchmarks/importing.py [--steps 100000] [--features 50] [--judge]
+    python benchmarks/importing.py [--steps 100000] [--features 50] [--judge] [--floor]
 
 The same random walk, episodes of 200 steps, is written in each format into a temporary folder.
 A bare read brings every number into memory with the library that the format is read with, episode
@@ -8,19 +8,22 @@ by episode where it keeps episodes apart (robomimic, ALOHA, Minari, LeRobot 2.1)
 arrays where it does not. `sdil.read` makes demonstrations of it in memory; `sdil import` a folder
 of them. Each is the least of three, in turn, in seconds of processor time (of this process, system
 included), so that what else the machine does counts for nothing; the file is in the page cache.
+`--floor` measures what a folder of the NumPy file cannot do without, each over all bytes at once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -340,12 +343,41 @@ def measure(case: Case, folder: Path, data: list[dict[str, Any]], repeats: int) 
     return best
 
 
+def floor(folder: Path, data: list[dict[str, Any]], repeats: int) -> dict[str, float]:
+    """Seconds of each thing that must be done with every byte of the NumPy file: the least."""
+    path = write_numpy(folder, data)
+    raw = np.fromfile(path, np.uint8)
+    numbers = np.concatenate([_flat(data, key).reshape(-1) for key in ("state", "action")])
+
+    def write() -> None:
+        with (folder / "written").open("wb", 0) as file:
+            file.write(raw.data)
+
+    works: dict[str, Callable[[], Any]] = {
+        "bare read": lambda: bare_numpy(path),
+        "reading": lambda: np.fromfile(path, np.uint8),
+        "CRC-32": lambda: zlib.crc32(raw.data),
+        "SHA-256": lambda: hashlib.sha256(raw.data).digest(),
+        "finite?": lambda: np.isfinite(numbers).all(),
+        "writing": write,
+    }
+    best = dict.fromkeys(works, np.inf)
+    for _ in range(repeats):
+        for name, work in works.items():
+            (folder / "written").unlink(missing_ok=True)
+            began = time.process_time()
+            work()
+            best[name] = min(best[name], time.process_time() - began)
+    return best
+
+
 def main(
     steps: int = 100_000,
     features: int = 50,
     repeats: int = 3,
     judge: bool = False,
     only: str = "",
+    floor_too: Annotated[bool, tyro.conf.arg(name="floor")] = False,
     json: Path | None = None,
 ) -> None:
     """Print a table.
@@ -356,6 +388,7 @@ def main(
         repeats: The least of so many counts.
         judge: Also judge what was imported, with our judge and as it comes.
         only: The formats, with semicolons between them; all of them where nothing is said.
+        floor_too: Also measure what importing NumPy's file cannot do without.
         json: Save everything to this file.
     """
     data = walk(steps, features)
@@ -372,6 +405,9 @@ def main(
                 began = time.perf_counter()
                 sdil.judge(sdil.Judge(), folder / "imported", Path(place) / "judged", threads=2)
                 print(f"judged in {time.perf_counter() - began:.0f} s with two threads")
+        if floor_too:
+            found = floor(Path(place), data, max(repeats, 9))
+            print(", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in found.items()))
     table = [
         (
             row["format"],

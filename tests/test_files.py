@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sdil
-from sdil import InputError
+from sdil import InputError, files
 from sdil.cli import main
 from sdil.files import (
     clear_errors,
@@ -435,3 +438,14 @@ def test_a_missing_file_of_a_folder_says_what_the_folder_is_not(tmp_path):
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(InputError, match=r"run\.json: cannot be read as JSON"):
         read_json(tmp_path / "run.json", what="a run")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
+        max_leaves=12,
+    )
+)
+def test_json_is_laid_out_as_python_does(value):
+    assert files._indented(value) == json.dumps(value, indent=2, ensure_ascii=False)

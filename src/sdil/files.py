@@ -21,6 +21,7 @@ from typing import Any
 from sdil.errors import InputError
 
 _HOST = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
+_NESTED = (dict, list, tuple)
 REPLACED = ".replaced"
 """The ending of the hidden name under which a folder waits while another takes its place."""
 
@@ -142,9 +143,28 @@ def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, whole or not at all."""
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = _indented(value) + "\n"
     with new_file(path, size=len(text)) as temporary:
         temporary.write_text(text, "utf-8")
+
+
+def _indented(value: Any, margin: str = "\n") -> str:
+    """`json.dumps(value, indent=2, ensure_ascii=False)`, which is slow for long lists: it goes
+    through all of them in Python."""
+    inner = margin + "  "
+    if type(value) is list and value and not any(isinstance(x, _NESTED) for x in value):
+        plain = json.dumps(value, ensure_ascii=False, separators=(f",{inner}", ": "))
+        return f"[{inner}{plain[1:-1]}{margin}]"
+    if type(value) is list and value:
+        return f"[{inner}" + f",{inner}".join(_indented(x, inner) for x in value) + f"{margin}]"
+    if type(value) is dict and value and all(type(k) is str for k in value):
+        lines = (
+            f"{json.dumps(k, ensure_ascii=False)}: {_indented(v, inner)}" for k, v in value.items()
+        )
+        return f"{{{inner}" + f",{inner}".join(lines) + f"{margin}}}"
+    if isinstance(value, _NESTED):
+        return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", margin)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def read_json(path: Path, *, what: str) -> Any:

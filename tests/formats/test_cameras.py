@@ -234,7 +234,7 @@ def test_after_a_stop_it_goes_on(tmp_path, stop, monkeypatch):
     path = write_robomimic(tmp_path / "a.hdf5")
     features = "obs/image,obs/state"
     imported(path, tmp_path / "whole", features=features)
-    usual, done = importing.Reading.read_one, []
+    usual, done = importing.Reading.read_and_sum, []
 
     def read(self, position):
         if len(done) == stop:
@@ -242,11 +242,11 @@ def test_after_a_stop_it_goes_on(tmp_path, stop, monkeypatch):
         done.append(position)
         return usual(self, position)
 
-    monkeypatch.setattr(importing.Reading, "read_one", read)
+    monkeypatch.setattr(importing.Reading, "read_and_sum", read)
     with pytest.raises(KeyboardInterrupt):
         imported(path, tmp_path / "out", features=features)
     assert work_folder(tmp_path / "out").exists()
-    monkeypatch.setattr(importing.Reading, "read_one", usual)
+    monkeypatch.setattr(importing.Reading, "read_and_sum", usual)
     assert imported(path, tmp_path / "out", features=features).resumed == stop
     for file in ("clean-v0/data/main_data.hdf5", "noisy-v0/data/main_data.hdf5", "sdil.json"):
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()

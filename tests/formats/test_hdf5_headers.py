@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import zlib
+
 import gymnasium as gym
 import h5py
 import numpy as np
 import pytest
 
-from sdil.formats.episodes import EpisodeFile
+from sdil.formats.episodes import EpisodeFile, write_episodes
 from sdil.formats.hdf5_headers import SUPERBLOCK, Repeated, make_headers
 from sdil.spaces import Spaces
 from sdil.trajectories import Trajectory
@@ -115,6 +118,23 @@ def test_arrays_lie_where_it_is_said(tmp_path, stopped):
             assert group["terminations"][()].sum() == t.terminated == group["terminations"][-1]
             assert group["truncations"][()].sum() == (not t.terminated)
             assert group["truncations"][-1] != group["terminations"][-1]
+
+
+@pytest.mark.parametrize("most", [1, 7, 100, 5000])
+def test_what_the_system_takes_in_part_is_written_whole(tmp_path, monkeypatch, most):
+    random, usual = np.random.default_rng(0), os.pwritev
+    episodes = [make(length, bool(length % 3), random) for length in (1, 2, 3, 8, 13)]
+    spaces = Spaces(
+        gym.spaces.Box(0, 255, (3, 5), np.uint8), gym.spaces.Box(-9, 9, (3,), np.float32)
+    )
+    places = write_episodes(episodes, spaces, tmp_path / "a.h5")[0]
+    taken = lambda file, pieces, at: usual(file, [b"".join(pieces)[:most]], at)  # noqa: E731
+    monkeypatch.setattr(os, "pwritev", taken)
+    again, checksum = write_episodes(episodes, spaces, tmp_path / "b.h5")
+    assert again.tolist() == places.tolist()
+    content = (tmp_path / "b.h5").read_bytes()
+    assert content == (tmp_path / "a.h5").read_bytes()
+    assert checksum == zlib.crc32(content)
 
 
 def test_what_is_shorter_than_it_was_is_not_gone_on_with(tmp_path):

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 
 import numpy as np
 import pytest
-from layouts import episodes, write_d4rl, write_minari, write_numpy, write_robomimic, write_table
+from layouts import (
+    episodes,
+    write_d4rl,
+    write_minari,
+    write_numpy,
+    write_robomimic,
+    write_table,
+    write_zarr,
+)
 
 import sdil
 from sdil.cli import main
+from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.formats import importing
+from sdil.formats import importing, reading
 from sdil.formats.folder import describe, origin_of
 from sdil.formats.importing import import_source, work_folder
 from sdil.formats.reading import open_reading
@@ -83,6 +94,7 @@ def stop_after(count):
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_an_import_goes_on_where_it_stopped(tmp_path, count, monkeypatch):
+    monkeypatch.setattr(reading, "BYTES", 1)  # no two episodes at once
     path, out = write_d4rl(tmp_path / "b.hdf5"), tmp_path / "mine"
     with pytest.raises(KeyboardInterrupt):
         import_source(reading_of(path, clean="0,2"), out, on_progress=stop_after(count))
@@ -101,6 +113,70 @@ def test_an_import_goes_on_where_it_stopped(tmp_path, count, monkeypatch):
     read = sdil.read(path, clean="0,2")
     assert sdil.load_demonstrations(out) == read
     assert origin_of(out) == read.origin
+
+
+def test_it_goes_on_after_episodes_that_were_read_at_once(tmp_path):
+    path, out = write_d4rl(tmp_path / "b.hdf5"), tmp_path / "mine"
+    with pytest.raises(KeyboardInterrupt):
+        import_source(reading_of(path, clean="0-2"), out, on_progress=stop_after(3))
+    done = import_source(reading_of(path, clean="0-2"), out)
+    assert done.resumed == 3
+    read = sdil.read(path, clean="0-2")
+    assert sdil.load_demonstrations(out) == read
+    about = describe(out)
+    assert about["fingerprint"] == read.fingerprint()
+    assert origin_of(out) == read.origin
+
+
+@pytest.mark.parametrize("size", [1, 1500, 1 << 21])
+@pytest.mark.parametrize(
+    ("write", "name"), [(write_numpy, "a.npz"), (write_d4rl, "b.hdf5"), (write_zarr, "c.zarr")]
+)
+def test_episodes_at_once_are_what_they_are_one_by_one(tmp_path, monkeypatch, write, name, size):
+    path, out = write(tmp_path / name), tmp_path / "mine"
+    one_by_one = Demonstrations(
+        *([reading_of(path, clean="1-3").read_one(i) for i in s] for s in ((1, 2, 3), (0, 4, 5)))
+    )
+    monkeypatch.setattr(reading, "BYTES", size)
+    import_source(reading_of(path, clean="1-3"), out)
+    assert describe(out)["fingerprint"] == one_by_one.fingerprint()
+    assert sdil.load_demonstrations(out, check=True) == one_by_one
+    assert sdil.read(path, clean="1-3") == one_by_one
+    file = out / "clean-v0" / "data" / "main_data.hdf5"
+    said = json.loads((out / "sdil.json").read_text())["checksums"]
+    assert said["clean-v0/data/main_data.hdf5"] == f"crc32:{zlib.crc32(file.read_bytes()):08x}"
+
+
+@pytest.mark.parametrize("length", [1, 300])
+def test_checksums_of_the_source_go_into_the_file(tmp_path, length):
+    random = np.random.default_rng(0)
+    lengths = [length, 2 * length, length + 1, length + 4]
+    ends = np.cumsum(lengths)
+    seen, done = random.normal(size=(ends[-1], 5)), random.integers(0, 9, (ends[-1], 3))
+    path, out = tmp_path / "a.npz", tmp_path / "mine"
+    np.savez(path, obs=seen, actions=done.astype(np.int8), rewards=seen[:, 0], ends=ends)
+    import_source(reading_of(path, clean="0,3"), out)
+    for name in ("clean-v0/data/main_data.hdf5", "noisy-v0/data/main_data.hdf5"):
+        said = json.loads((out / "sdil.json").read_text())["checksums"][name]
+        assert said == f"crc32:{zlib.crc32((out / name).read_bytes()):08x}"
+    assert sdil.load_demonstrations(out) == sdil.read(path, clean="0,3")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("name", ["observations", "actions", "ends"])
+def test_a_flipped_bit_of_a_stored_array_is_seen(tmp_path, compressed, name):
+    random = np.random.default_rng(0)
+    arrays = {"observations": random.normal(size=(900, 9)), "actions": random.normal(size=(900, 2))}
+    arrays["ends"] = np.array([300, 900])
+    path = tmp_path / "a.npz"
+    (np.savez_compressed if compressed else np.savez)(path, **arrays)
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as file:
+        info = file.getinfo(f"{name}.npy")
+    content[info.header_offset + 60 + info.compress_size - 20] ^= 16
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"NumPy cannot read it|does not cut"):
+        sdil.open_source(path)
 
 
 @pytest.mark.parametrize("damage", ["journal", "data", "other request", "source changed"])

@@ -56,6 +56,7 @@ class Small:
         ("success", (0, 3), "those where success"),
         ("success and steps > 10", (3,), "those where success and steps > 10"),
         ("\"group\" = 'ben' and score < 2", (4, 5), "those where"),
+        ("return > 5 and steps < 15", (0, 2, 3), "those where return > 5 and steps < 15"),
         ("list_contains(tags, 'better') or number = 0", (0, 1, 4), "those where"),
         ([2, 5], (2, 5), "episodes 2,5"),
         (["demo_1", "demo_0"], (0, 1), "episode demo_1 and episode demo_0"),
@@ -117,6 +118,16 @@ def test_a_name_of_two_kinds_must_be_made_clear():
     with pytest.raises(InputError, match="'b' is a group and a id; say which"):
         choose(source, "b")
     assert choose(source, "id:b").positions == (1,)
+
+
+def test_a_rank_among_equals_says_so():
+    equal = Small(episodes=tuple(Episode(f"demo_{i}", 10) for i in range(6)))
+    said = choose(equal, "shortest 2")
+    assert said.positions == (0, 1)
+    assert said.sentence == (
+        "the 2 of 6 with the lowest steps (at most 10; 6 are level there, the first 2 are taken)"
+    )
+    assert "level" not in choose(Small(), "top 2 by score").sentence
 
 
 def test_ranks_count_among_those_that_are_asked_for():

@@ -541,7 +541,7 @@ def test_of_a_database_one_table_changes(tmp_path):
         assert found == [("e4", "e4"), ("e7[0:3]", "e7"), ("e7[6:9]", "e7")]
 
 
-@pytest.mark.parametrize("ends", ["ends", "episode", "terminals", "folder"])
+@pytest.mark.parametrize("ends", ["ends", "episode", "terminals", "episode_starts", "folder"])
 def test_numpy_files(tmp_path, ends):
     rng, n = np.random.default_rng(0), sum(LENGTHS)
     arrays = {
@@ -563,6 +563,7 @@ def test_numpy_files(tmp_path, ends):
             "ends": last,
             "episode": np.repeat([3, 1, 2], LENGTHS).astype(np.int16),
             "terminals": np.isin(np.arange(n), last - 1),
+            "episode_starts": np.isin(np.arange(n), [0, *last[:-1]]),
         }[ends]
         np.savez_compressed(path, **arrays)
         answers = told("012")

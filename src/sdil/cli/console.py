@@ -105,12 +105,18 @@ def show(value: Any) -> str:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1
 ) -> None:
-    """A table whose first columns are text and whose others are numbers; data is shown as it is."""
-    table = Table()
+    """A table whose first columns are text and whose others are numbers; data is shown as it is,
+    whole: names are there to be typed."""
+    console, table = Console(), Table()
     for i, column in enumerate(columns):
-        table.add_column(Text(plain(column)), justify="left" if i < text_columns else "right")
+        longest = max((len(plain(row[i])) for row in rows), default=0)
+        table.add_column(
+            Text(plain(column)),
+            justify="left" if i < text_columns else "right",
+            overflow="fold",
+            no_wrap=i == 0 and longest <= console.width // 2,
+        )
     for row in rows:
         table.add_row(*(Text(plain(cell)) for cell in row))
-    console = Console()
     console.print(Text(plain(title), style="bold"))
     console.print(table)

@@ -15,11 +15,12 @@ from sdil.formats.oddities import find_oddities
 from sdil.formats.reading import Reading
 from sdil.formats.recognise import Address, parse_address
 from sdil.formats.source import Feature, Source
-from sdil.formats.trusted import columns_of
+from sdil.formats.trusted import columns_of, values_of
 
 _GOOD = ("better", "good", "expert", "success", "clean", "optimal", "human")
 _SUCCESS = ("success", "is_success", "successful")
 _MOST_SHOWN = 10
+_LONGEST = 80  # letters of what a source says of itself
 
 
 def look_at(reading: Reading, *, as_json: bool) -> None:
@@ -72,8 +73,13 @@ def suggest_clean(source: Source) -> tuple[str, str]:
         if column.lower() in _SUCCESS and values == {True, False}:
             return f'"{column}"' if column.lower() != column else column, ""
     word = ". Nobody says which episodes are good, so that this is a guess: look at them and name"
-    if any(f.role == "reward" for f in source.features):
-        return "top 20% by return", f"{word} better ones with --clean"
+    for ranked, column in (("top 20% by return", "return"), ("shortest 20%", "steps")):
+        try:
+            known = values_of(source, column)
+        except InputError:  # nobody was paid, or an episode cannot be read
+            continue
+        if len(set(known.tolist())) > 1:
+            return ranked, f"{word} better ones with --clean"
     return "shortest 20%", f"{word} better ones with --clean"
 
 
@@ -92,16 +98,24 @@ def _print_head(source: Source) -> None:
     lengths = np.array([e.steps for e in source.episodes])
     print(plain(f"{source.location}: {source.format}"))
     said = [
-        f"{key} {value}"
+        f"{key} {_short(value)}"
         for key, value in source.about.items()
         if isinstance(value, str | int | float)
     ]
+    made = source.about.get("env_args")
+    if isinstance(made, dict) and isinstance(made.get("env_name"), str):
+        said.insert(0, f"environment {_short(made['env_name'])}")
     if said:
         print_wrapped(", ".join(said)[:400])
     print(
         f"{len(lengths)} episodes, {int(lengths.sum())} steps; lengths {lengths.min()} to "
         f"{lengths.max()}, half of them up to {int(np.median(lengths))}"
     )
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def _print_features(reading: Reading) -> None:
@@ -118,7 +132,9 @@ def _print_features(reading: Reading) -> None:
         for f in source.features
     ]
     columns = ["feature", "taken for", "numbers", "type", "unit", "entries"]
-    print_table("features", columns, rows, text_columns=6)
+    told = [i for i in range(6) if i < 4 or any(row[i] for row in rows)]
+    some = [[row[i] for i in told] for row in rows]
+    print_table("features", [columns[i] for i in told], some, text_columns=6)
 
 
 def _role(feature: Feature, taken: bool) -> str:

@@ -10,8 +10,10 @@ Any further array of N rows is a feature. Nothing is ever unpickled.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
+from sdil.formats.npz import Member, read_npz
+from sdil.formats.runs import Rows
 from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
@@ -30,6 +34,8 @@ _FLAGS = ("terminals", "timeouts", "dones", "done", "terminated", "truncated")
 _TERMINAL = ("terminals", "terminated")
 _NUMBERS = ("episode", "episodes", "episode_index", "episode_id", "traj_id")
 _STARTS = ("starts", "episode_starts")
+_NEEDED = {*_ACTIONS, *_OBSERVATIONS, *_REWARDS, *_ENDS, *_FLAGS, *_NUMBERS, *_STARTS}
+_LONG = 4096  # bytes of an episode from which on its own checksum is kept
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,14 @@ class ArraysSource:
     """Of a single file; None where each episode has its own."""
     _edges: Array
     _terminated: Array
+    _sums: Mapping[str, Array] = field(default_factory=dict)
+    """CRC-32 of each episode, of arrays whose bytes had to be summed up."""
     _files: tuple[Path, ...] = ()
     format: str = "numpy"
+
+    @cached_property
+    def _reward(self) -> str | None:
+        return next((n for n in _REWARDS if n in (self._arrays or ())), None)
 
     def read(self, index: int, features: Sequence[str]) -> Recorded:
         """These features of one episode."""
@@ -62,11 +74,25 @@ class ArraysSource:
                 bool(flags.size and flags.reshape(-1)[-1]),
                 None if reward is None else reward.reshape(-1),
             )
-        first, last = int(self._edges[index]), int(self._edges[index + 1])
-        values = {name: self._arrays[name][first:last] for name in features}
-        reward = next((self._arrays[n] for n in _REWARDS if n in self._arrays), None)
-        rewards = None if reward is None else reward[first:last].reshape(-1)
-        return Recorded(values, bool(self._terminated[index]), rewards)
+        rows = self.read_rows(index, index + 1, features)
+        assert rows is not None
+        sums = {name: each[0] for name, each in rows.sums.items()}
+        return replace(rows.recorded, terminated=rows.terminated[0], sums=sums)
+
+    def read_rows(self, first: int, last: int, features: Sequence[str]) -> Rows | None:
+        """These features of several episodes."""
+        if self._arrays is None:
+            return None
+        part = slice(int(self._edges[first]), int(self._edges[last]))
+        reward = self._arrays[self._reward] if self._reward else None
+        return Rows(
+            Recorded(
+                {name: self._arrays[name][part] for name in features},
+                rewards=None if reward is None else reward[part].reshape(-1),
+            ),
+            self._terminated[first:last].tolist(),
+            {name: each[first:last].tolist() for name, each in self._sums.items()},
+        )
 
 
 def open_arrays(path: str | Path) -> ArraysSource:
@@ -74,12 +100,21 @@ def open_arrays(path: str | Path) -> ArraysSource:
     location, place = str(path), Path(path)
     if place.is_dir():
         return _open_folder(place)
-    arrays = load(place)
+    members, objects = _members(place)
+    long = {n: members[n] for n in _OBSERVATIONS if n in members and members[n].array.ndim}
+    arrays = _numbers(place, members, unchecked=long)
     actions = next((n for n in _ACTIONS if n in arrays), None)
     if actions is None:
-        raise InputError(f"{location}: there are no actions; it holds {', '.join(arrays)}")
+        names = ", ".join([*arrays, *(f"{name} (objects)" for name in objects)])
+        raise InputError(f"{location}: there are no actions; it holds {names}")
     rows = len(arrays[actions])
     edges, terminated = _edges(arrays, rows, location)
+    sums = {}
+    for name, member in long.items():
+        with _clear(place):
+            summed = _sum_up(member, edges)
+        if summed is not None:
+            sums[name] = summed
     kept = {}
     for name, array in arrays.items():
         if name in (*_ENDS, *_STARTS):
@@ -96,27 +131,55 @@ def open_arrays(path: str | Path) -> ArraysSource:
         Episode(str(i), int(n), columns={"first_row": int(edges[i])})
         for i, n in enumerate(np.diff(edges))
     )
-    return ArraysSource(location, features, episodes, {}, kept, edges, terminated)
+    odd = [f"{name} holds objects, which are never unpickled: it is left out" for name in objects]
+    about = {"odd": odd} if odd else {}
+    return ArraysSource(location, features, episodes, about, kept, edges, terminated, sums)
 
 
 def load(path: Path) -> dict[str, Array]:
     """The arrays of a file that hold numbers."""
+    return _numbers(path, _members(path)[0])
+
+
+def _members(path: Path) -> tuple[dict[str, Member], list[str]]:
+    with _clear(path):
+        return read_npz(path)
+
+
+@contextmanager
+def _clear(path: Path) -> Iterator[None]:
+    """What NumPy says against a file, in one sentence."""
     try:
-        with path.open("rb") as file:
-            content = np.load(file, allow_pickle=False)
-            if isinstance(content, np.ndarray):
-                raise InputError("it is a single array; put observations and actions into a .npz")
-            arrays = {str(name): content[name] for name in content.files}
+        yield
     except MemoryError:
         raise InputError(f"{path}: it does not fit into memory") from None
     except Exception as error:  # zip, zlib and NumPy each have their own
         raise InputError(f"{path}: NumPy cannot read it ({first_line(error)})") from None
+
+
+def _numbers(
+    path: Path, members: Mapping[str, Member], unchecked: Container[str] = ()
+) -> dict[str, Array]:
+    """Arrays that hold numbers, compared with their checksums but for those named. Texts that
+    nobody needs are left out."""
     found = {}
-    for name, array in arrays.items():
-        if array.ndim:
-            check_numbers_like(array, f"{path}: {name}")
-            found[name] = array
+    for name, member in members.items():
+        if name not in unchecked:
+            with _clear(path):
+                member.check()
+        if member.array.ndim and (member.array.dtype.kind in "biuf" or name in _NEEDED):
+            check_numbers_like(member.array, f"{path}: {name}")
+            found[name] = member.array
     return found
+
+
+def _sum_up(member: Member, edges: Array) -> Array | None:
+    """The CRC-32 of each episode, where episodes are long enough for that to pay."""
+    rows = len(member.array)
+    if rows != edges[-1] or member.array.nbytes < _LONG * (len(edges) - 1):
+        member.check()
+        return None
+    return member.sum_up(edges)
 
 
 def _open_folder(folder: Path) -> ArraysSource:
@@ -139,7 +202,7 @@ def _open_folder(folder: Path) -> ArraysSource:
             features = _features({n: a for n, a in arrays.items() if len(a) in (steps, steps + 1)})
     empty = np.empty(0)
     return ArraysSource(
-        str(folder), features, tuple(episodes), {}, None, empty, empty, tuple(files)
+        str(folder), features, tuple(episodes), {}, None, empty, empty, {}, tuple(files)
     )
 
 
@@ -152,6 +215,11 @@ def _edges(arrays: Mapping[str, Array], rows: int, location: str) -> tuple[Array
     with clear_reading(location):
         if given in _ENDS:
             edges = np.concatenate([[0], arrays[given].reshape(-1)])
+        elif given in _STARTS and is_flags(arrays[given], rows):  # as Stable-Baselines has it
+            if arrays[given].size != rows:
+                raise InputError(f"{location}: {given} has not {rows} rows, as actions have")
+            begun = np.flatnonzero(arrays[given].reshape(-1))
+            edges = np.unique(np.concatenate([[0], begun, [rows]]))
         elif given in _STARTS:
             edges = np.concatenate([arrays[given].reshape(-1), [rows]])
         elif given is not None:
@@ -185,6 +253,14 @@ def _edges(arrays: Mapping[str, Array], rows: int, location: str) -> tuple[Array
     if terminal is not None and len(terminal) == rows:
         return edges.astype(np.int64), terminal[at_end].astype(bool)
     return edges.astype(np.int64), np.zeros(len(at_end), bool)
+
+
+def is_flags(starts: Array, rows: int) -> bool:
+    """Whether it says of each step whether an episode begins there, and not where they begin."""
+    flat = starts.reshape(-1)
+    return starts.dtype == bool or (
+        len(flat) == rows > 1 and bool(((flat == 0) | (flat == 1)).all())
+    )
 
 
 def _features(arrays: Mapping[str, Array]) -> tuple[Feature, ...]:

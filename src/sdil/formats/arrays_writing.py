@@ -11,6 +11,8 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.files import new_file, new_folder
+from sdil.formats.arrays import is_flags
+from sdil.formats.npz import read_npz
 from sdil.formats.rows import FIRST, SCORE, SOURCE, WEIGHT, RowAnswer, files_of
 from sdil.spaces import Array
 
@@ -56,12 +58,19 @@ def _curate_file(original: Path, answers: Sequence[RowAnswer], out: Path) -> Non
         name: array[index] if array.ndim and len(array) == rows else array
         for name, array in arrays.items()
     }
+    of_run = np.repeat(np.arange(len(answers)), [len(answer.pieces) for answer in answers])
     said = False
     for name in arrays:
         if name in _ENDS:
             cut[name], said = ends.astype(arrays[name].dtype), True
+        elif name in _STARTS and is_flags(arrays[name], rows):
+            flags = np.zeros(len(index), arrays[name].dtype)
+            flags[np.append(0, ends[:-1])] = 1
+            cut[name], said = flags.reshape(-1, *arrays[name].shape[1:]), True
         elif name in _STARTS:
             cut[name], said = np.append(0, ends[:-1]).astype(arrays[name].dtype), True
+        elif name.startswith("episode_") and arrays[name].shape[:1] == (len(answers),) != (rows,):
+            cut[name] = arrays[name][of_run]  # a value for each episode goes along
         elif name in _NUMBERS and len(arrays[name]) == rows:
             numbers = _new_numbers(arrays[name], runs)
             cut[name], said = np.repeat(numbers, np.diff(ends, prepend=0)), True
@@ -128,9 +137,12 @@ def _new_numbers(given: Array, runs: Sequence[tuple[int, int, bool]]) -> Array:
 
 
 def _load(path: Path) -> dict[str, Array]:
+    """All arrays but those of objects, which would have to be unpickled."""
     try:
-        with np.load(path, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
+        members, _ = read_npz(path)
+        for member in members.values():
+            member.check()
+        return {name: member.array for name, member in members.items()}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: NumPy cannot read it ({error})") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,18 @@ CHECKSUMS, MAPPED = "checksums", "mapped"
 """Entries of `sdil.json`: of each file its checksum, and of a mapped one where its rows lie."""
 
 
-def write_about(folder: Path, about: dict[str, Any]) -> None:
+def write_about(
+    folder: Path, about: dict[str, Any], known: Mapping[str, int | None] | None = None
+) -> None:
     """Write `sdil.json` with checksums of the files of both sets and of all that it says; of a
-    mapped file they are of all but its rows, which have their own."""
+    mapped file they are of all but its rows, which have their own. `known` are the CRC-32 of files
+    that were summed up as they were written."""
     for name in SETS:
         for file in files_of(name):
-            if (folder / file).exists():
+            summed = (known or {}).get(file)
+            if summed is not None:
+                about[CHECKSUMS][file] = f"crc32:{summed:08x}"
+            elif (folder / file).exists():
                 rows = about.get(MAPPED, {}).get(name) if file == files_of(name)[1] else None
                 about[CHECKSUMS][file] = (
                     _checksum_of(folder / file)

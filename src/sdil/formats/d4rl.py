@@ -12,6 +12,7 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.formats.blocks import Blocks
 from sdil.formats.hdf5 import clear_reading, dataset, leaves, looks_like_image, opened
+from sdil.formats.runs import Rows
 from sdil.formats.source import Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
@@ -50,6 +51,22 @@ class D4rlSource:
                 rewards = self._rows("rewards", first, last).reshape(-1)
         ended = bool(self._terminated[index])
         return Recorded(values, ended, rewards, np.arange(first, last))
+
+    def read_rows(self, first: int, last: int, features: Sequence[str]) -> Rows | None:
+        """These features of several episodes, where none has an observation after its last step."""
+        if _NEXT in self._file:
+            return None
+        begin, end = int(self._edges[first]), int(self._edges[last])
+        where = f"{self.location}: episode {self.episodes[first].id}, rows {begin} to {end - 1}"
+        with clear_reading(where):
+            values = {name: self._rows(name, begin, end) for name in features}
+            rewards = None
+            if "rewards" in self._file:
+                rewards = self._rows("rewards", begin, end).reshape(-1)
+        return Rows(
+            Recorded(values, False, rewards, np.arange(begin, end)),
+            self._terminated[first:last].tolist(),
+        )
 
     def _rows(self, name: str, first: int, last: int) -> Array:
         return self._blocks.rows(name, self._file[name], first, last)

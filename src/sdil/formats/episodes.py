@@ -12,7 +12,9 @@ and the superblock, without which it is no HDF5 file yet, comes last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import zlib
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -21,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from sdil.formats.crc import join_sums
 from sdil.formats.hdf5_headers import SUPERBLOCK, Repeated, make_headers
+from sdil.formats.runs import Run
 from sdil.observations import observation_shape, observation_type
 from sdil.spaces import Array, Spaces, element_shape, element_type
 from sdil.trajectories import Trajectories, Trajectory
@@ -30,22 +34,26 @@ PLACES = "places.npy"
 """(E, 5) integers: of each episode its length, and at which byte of the file its observations,
 actions, rewards and terminations begin."""
 FILE = Path("data", "main_data.hdf5")
-_BUFFER = 1 << 20  # bytes that are gathered before the system is asked to write them
+_GATHERED = 1 << 20  # bytes from which on the system is asked to write them
+_PIECES = 1000  # that it takes at once
 
 
-def write_episodes(trajectories: Trajectories, spaces: Spaces, file: Path) -> Array:
-    """Write all episodes into a new HDF5 file as Minari does; their places."""
+def write_episodes(
+    trajectories: Trajectories, spaces: Spaces, file: Path
+) -> tuple[Array, int | None]:
+    """Write all episodes into a new HDF5 file as Minari does; their places, and its CRC-32."""
     with EpisodeFile(file, spaces) as storage:
         for t in trajectories:
             storage.append(t)
-        return storage.finish()
+        return storage.finish(), storage.checksum
 
 
 class EpisodeFile:
     """A file that episodes are appended to; HDF5 once it is finished.
 
-    What Minari has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the
-    last observation twice where the final one is unknown.
+    Its CRC-32 is summed up on the way, so that nobody has to read it again for that. What Minari
+    has no place for it sees as `sdil.formats.minari` says: NaN for unknown rewards, the last
+    observation twice where the final one is unknown.
     """
 
     def __init__(self, path: Path, spaces: Spaces, lengths: list[int] | None = None) -> None:
@@ -59,16 +67,21 @@ class EpisodeFile:
             ("terminations", np.dtype(bool), ()),
             ("truncations", np.dtype(bool), ()),
         )
-        self._file = path.open("r+b" if self.lengths else "w+b", _BUFFER)
+        self._sums: list[tuple[int, int]] | None = None if self.lengths else []
+        self.checksum: int | None = None
+        """CRC-32 of the finished file; None where it was gone on with."""
+        self._open = (0, 0)  # checksum and bytes of what follows the last of these
+        self._waiting: list[bytes | memoryview] = []
+        self._at = SUPERBLOCK  # where what is waiting belongs
+        self._bytes = 0  # of it
+        self._known_ends: dict[tuple[int, bool, bool], bytes] = {}
+        self._file = path.open("r+b" if self.lengths else "w+b", 0)
         if self.lengths:
-            end = int(self._layout()[1])
-            if self._file.seek(0, 2) < end:
+            self._at = int(self._layout()[1])
+            if self._file.seek(0, 2) < self._at:
                 self._file.close()
                 raise EOFError(f"{path} is shorter than what was noted")
-            self._file.truncate(end)
-            self._file.seek(end)
-        else:
-            self._file.write(bytes(SUPERBLOCK))
+            self._file.truncate(self._at)
 
     def __enter__(self) -> EpisodeFile:
         return self
@@ -79,37 +92,99 @@ class EpisodeFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with self._file:
+            if kind is None:
+                self.flush()
 
-    def append(self, t: Trajectory) -> None:
-        """Write one more episode."""
-        steps = len(t)
-        ends = np.zeros((2, steps), bool)
-        ends[0 if t.terminated else 1, -1] = True
+    def append(self, t: Trajectory, seen_sum: int | None = None) -> None:
+        """Write one more episode, or keep it for a moment: its arrays must not change.
+
+        `seen_sum` is the CRC-32 of its observations, where it is known already.
+        """
+        steps, missing = len(t.actions), None
         (_, seen, _), (_, done, _), *_ = self._kinds
-        missing = None if t.has_final_observation else t.observations[-1:]
-        rewards = np.full(steps, np.nan) if t.rewards is None else t.rewards
-        self._put(seen, t.observations, missing)
-        self._put(done, t.actions)
-        self._put(np.dtype(np.float64), rewards)
-        self._put(np.dtype(bool), ends)  # both lie side by side
+        observations = np.ascontiguousarray(t.observations, seen)
+        if len(observations) == steps:
+            missing = observations[-1:]
+        self._put(observations, seen_sum)
+        self._put(missing)
+        self._pad(observations.nbytes + (0 if missing is None else missing.nbytes))
+        actions = np.ascontiguousarray(t.actions, done)
+        self._put(actions)
+        self._pad(actions.nbytes)
+        if t.rewards is not None:
+            self._put(np.ascontiguousarray(t.rewards, np.float64))
+        self._put_bytes(self._ends(steps, t.terminated, t.rewards is None))
         self.lengths.append(steps)
+        if self._bytes > _GATHERED or len(self._waiting) > _PIECES:
+            self.flush()
 
-    def _put(self, number: np.dtype[Any], *arrays: Array | None) -> None:
-        """Append arrays, and zeros up to the next multiple of eight bytes."""
-        size = 0
-        for array in arrays:
-            if array is not None:
-                values = np.ascontiguousarray(array, number)
-                size += values.nbytes
-                if values.nbytes:
-                    self._file.write(values.data)
+    def append_run(self, run: Run) -> None:
+        """Write several, or keep them for a moment."""
+        row = run.observations.nbytes // len(run.observations)
+        step = run.actions.nbytes // len(run.actions)
+        seen, done = (a.reshape(-1).view(np.uint8).data for a in (run.observations, run.actions))
+        rewards = None if run.rewards is None else run.rewards.view(np.uint8).data
+        sums: Sequence[int | None] = run.sums or [None] * len(run.ids)
+        for (first, last), ended, known in zip(run.steps(), run.terminated, sums, strict=True):
+            self._put_known(seen[first * row : last * row], known)
+            self._put_bytes(seen[(last - 1) * row : last * row])
+            self._pad((last - first + 1) * row)
+            self._put_bytes(done[first * step : last * step])
+            self._pad((last - first) * step)
+            if rewards is not None:
+                self._put_bytes(rewards[first * 8 : last * 8])
+            self._put_bytes(self._ends(last - first, ended, rewards is None))
+            self.lengths.append(last - first)
+        if self._bytes > _GATHERED or len(self._waiting) > _PIECES:
+            self.flush()
+
+    def _ends(self, steps: int, terminated: bool, no_rewards: bool) -> bytes:
+        """Terminations and truncations, and before them unknown rewards; to eight bytes."""
+        key = steps, terminated, no_rewards
+        known = self._known_ends.get(key)
+        if known is not None:
+            return known
+        ends = np.zeros((2, steps), bool)
+        ends[0 if terminated else 1, -1] = True
+        rewards = np.full(steps if no_rewards else 0, np.nan)
+        made = rewards.tobytes() + ends.tobytes() + bytes(-ends.nbytes % 8)
+        if len(made) * len(self._known_ends) < _GATHERED:  # no more of them are kept
+            self._known_ends[key] = made
+        return made
+
+    def _put(self, values: Array | None, known: int | None = None) -> None:
+        """Append an array; `known` is its CRC-32."""
+        if values is not None and values.nbytes:
+            self._put_known(values.reshape(-1).view(np.uint8).data, known)
+
+    def _put_known(self, content: memoryview, known: int | None) -> None:
+        if known is None:
+            self._put_bytes(content)
+            return
+        if self._sums is not None:
+            self._sums += [self._open, (known, len(content))]
+            self._open = (0, 0)
+        self._waiting.append(content)
+        self._bytes += len(content)
+
+    def _put_bytes(self, content: bytes | memoryview) -> None:
+        """Append bytes."""
+        size = len(content)
+        if self._sums is not None:
+            before, length = self._open
+            self._open = (zlib.crc32(content, before), length + size)
+        self._waiting.append(content)
+        self._bytes += size
+
+    def _pad(self, size: int) -> None:
+        """Zeros up to the next multiple of eight bytes."""
         if size % 8:
-            self._file.write(bytes(-size % 8))
+            self._put_bytes(bytes(-size % 8))
 
     def read_again(self) -> Iterator[list[Array]]:
         """The five arrays of each episode that was there from the beginning, in order."""
-        begin, end = self._layout()
+        begin, _ = self._layout()
         for length, places in zip(list(self.lengths), begin.tolist(), strict=True):
             arrays = []
             for i, (place, (_, number, shape)) in enumerate(zip(places, self._kinds, strict=True)):
@@ -118,11 +193,21 @@ class EpisodeFile:
                 content = self._file.read(number.itemsize * prod(whole))
                 arrays.append(np.frombuffer(content, number).reshape(whole))
             yield arrays
-        self._file.seek(end)
 
     def flush(self) -> None:
-        """Hand all episodes so far to the system."""
-        self._file.flush()
+        """Hand all episodes so far to the system: what is not yet there. Interrupted and called
+        again, it writes the same to the same place."""
+        at = self._at
+        for first in range(0, len(self._waiting), _PIECES):
+            pieces = self._waiting[first : first + _PIECES]
+            left = sum(map(len, pieces))
+            while left:
+                written = os.pwritev(self._file.fileno(), pieces, at)
+                at += written
+                left -= written
+                if left:  # in part, as on a disk that fills
+                    pieces = [memoryview(b"".join(pieces))[written:]]
+        self._waiting, self._at, self._bytes = [], at, 0
 
     def finish(self) -> Array:
         """Make an HDF5 file of it; the places of its episodes."""
@@ -139,10 +224,15 @@ class EpisodeFile:
             {"id": numbers, "total_steps": length},
             end,
         )
-        self._file.writelines(headers)
-        self._file.seek(0)
-        self._file.write(superblock)
-        self._file.flush()
+        for piece in headers:
+            self._put_bytes(piece)
+        self.flush()
+        os.pwrite(self._file.fileno(), superblock, 0)
+        if self._sums is not None:
+            sums, sizes = zip(
+                (zlib.crc32(superblock), len(superblock)), *self._sums, self._open, strict=True
+            )
+            self.checksum = join_sums(sums, sizes)
         return np.column_stack([length, begin[:, :4]])
 
     def _layout(self) -> tuple[Array, int]:

@@ -112,9 +112,11 @@ def save_demonstrations(
             **({} if source is None else source.to_json()),
         }
         laid: Laid | None = {} if is_mapped(demos.spaces, len(demos.clean.observations)) else None
+        known: dict[str, int | None] = {}
         for name, trajectories in zip(SETS, (demos.clean, demos.noisy), strict=True):
             place = data_folder(temporary, name)
-            about[name] = write_dataset(trajectories, demos.spaces, place, laid).to_json()
+            noted = write_dataset(trajectories, demos.spaces, place, laid, known)
+            about[name] = noted.to_json()
         if laid is not None:
             about[MAPPED] = mapped_to_json(temporary, laid)
         about[_FINGERPRINT], about[CHECKSUMS] = demos.fingerprint(), {}
@@ -123,7 +125,7 @@ def save_demonstrations(
             about[CHECKSUMS][_TRUTH] = digest((temporary / _TRUTH).read_bytes())
         if write_more is not None:
             write_more(temporary)
-        write_about(temporary, about)
+        write_about(temporary, about, known)
 
 
 def load_demonstrations(folder: str | Path, *, check: bool = False) -> Demonstrations:

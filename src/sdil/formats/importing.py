@@ -39,6 +39,7 @@ from sdil.formats.mapping import mapped_to_json
 from sdil.formats.minari import Notes
 from sdil.formats.origin import Numbered
 from sdil.formats.reading import Reading
+from sdil.formats.runs import Run
 from sdil.locks import locked
 from sdil.observations import has_frames
 from sdil.spaces import Spaces
@@ -94,9 +95,13 @@ def import_source(
             state = _State(hashlib.sha256(_opening(reading.spaces)), {})
         resumed = state.done
         laid = _laid(reading)
+        known: dict[str, int | None] = {}
         for name, positions in zip(_SETS, (clean, noisy), strict=True):
-            _write_set(reading, work, name, positions, state, request, on_progress, laid)
-        notes = {name: state.sets[name].notes for name in _SETS}
+            known |= _write_set(reading, work, name, positions, state, request, on_progress, laid)
+        notes = {}
+        for name in _SETS:
+            notes[name] = state.sets[name].notes()
+            _write_metadata(work, name, reading.spaces, notes[name])
         about = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -111,7 +116,7 @@ def import_source(
         }
         for file in laid or ():
             remove_part(file)
-        write_about(work, about)
+        write_about(work, about, known)
         (work / _JOURNAL).unlink(missing_ok=True)
         _take_place(work, out)
     return ImportedFolder(
@@ -135,22 +140,34 @@ class _Set:
     digests: list[str] = field(default_factory=list)
     """Of the observations of each, where they are pictures."""
 
-    def add(self, t: Trajectory, digest: Any, spaces: Spaces) -> None:
-        """Note an episode, here and in the fingerprint."""
-        seen = digest_of(t.observations) if has_frames(spaces.observation) else None
+    def add(self, t: Trajectory, digest: Any, framed: bool) -> None:
+        """Note an episode, here and in the fingerprint; `framed` where it has pictures."""
+        seen = digest_of(t.observations) if framed else None
         update_fingerprint(digest, t, seen)
         if seen is not None:
             self.digests.append(seen.hex())
         if t.rewards is None:
             self.without_rewards.append(len(self.ids))
-        if not t.has_final_observation:
+        steps = len(t.actions)
+        if len(t.observations) == steps:
             self.without_final.append(len(self.ids))
         self.ids.append(t.id)
         self.groups.append(t.group)
-        self.lengths.append(len(t))
+        self.lengths.append(steps)
 
-    @property
+    def add_run(self, run: Run, digest: Any) -> None:
+        """Note several episodes without pictures."""
+        run.update_fingerprint(digest)
+        numbers = range(len(self.ids), len(self.ids) + len(run.ids))
+        if run.rewards is None:
+            self.without_rewards.extend(numbers)
+        self.without_final.extend(numbers)
+        self.ids.extend(run.ids)
+        self.groups.extend(run.groups)
+        self.lengths.extend(run.lengths)
+
     def notes(self) -> Notes:
+        """What is to be noted of all of them, checked."""
         return Notes(
             episodes=len(self.ids),
             steps=sum(self.lengths),
@@ -184,8 +201,9 @@ def _write_set(
     request: str,
     on_progress: OnProgress | None,
     laid: Laid | None,
-) -> None:
-    """Write the episodes of a set that are not written yet, and then what Minari says of it."""
+) -> dict[str, int | None]:
+    """Write the episodes of a set that are not written yet; the CRC-32 of its file, where it was
+    summed up on the way."""
     clean, noisy, _ = reading.sets
     total = len(clean) + len(noisy)
     if name not in state.sets:
@@ -194,35 +212,43 @@ def _write_set(
     done = state.done
     path = work / f"{name}-v0" / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
+    framed = has_frames(reading.spaces.observation)
+    known: dict[str, int | None] = {}
     with _open_file(path, reading.spaces, list(written.lengths), laid) as file:
         noted = time.monotonic()
         try:
-            for position in positions[len(written.ids) :]:
-                try:
-                    t = reading.read_one(position)
-                except InputError:  # it must be mended, or chosen from differently
-                    shutil.rmtree(work, ignore_errors=True)
-                    raise
-                file.append(t)
-                written.add(t, state.digest, reading.spaces)
-                done += 1
+            for some in reading.read_in_turn(positions[len(written.ids) :]):
+                if isinstance(some, Run):
+                    file.append_run(some)
+                    written.add_run(some, state.digest)
+                    done += len(some.ids)
+                else:
+                    t, summed = some
+                    file.append(t, summed)
+                    written.add(t, state.digest, framed)
+                    done += 1
                 if on_progress is not None:
                     on_progress(done, total)
                 if time.monotonic() - noted > _SECONDS:
                     _note(file, work, request, reading, state)
                     noted = time.monotonic()
+        except InputError:  # it must be mended, or chosen from differently
+            shutil.rmtree(work, ignore_errors=True)
+            raise
         except BaseException:  # Ctrl-C, a full disk: what is written stays
             if work.exists():
                 _note(file, work, request, reading, state)
             raise
         places = file.finish()
+        if isinstance(file, EpisodeFile):
+            known[f"{name}-v0/{FILE.as_posix()}"] = file.checksum
         if isinstance(file, MappedFile) and laid is not None and written.ids:
             laid[path] = file.about_rows()
             if written.digests:
                 save_digests(path, [bytes.fromhex(text) for text in written.digests])
     if written.ids:
         np.save(work / f"{name}-v0" / PLACES, places)
-    _write_metadata(work, name, reading.spaces, written.notes)
+    return known
 
 
 def _laid(reading: Reading) -> Laid | None:
@@ -300,7 +326,7 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
             state.sets[name] = written = _Set()
             noted = _Set(**said["sets"][name])
             for t in _written(work, name, noted, reading.spaces, laid):
-                written.add(t, state.digest, reading.spaces)
+                written.add(t, state.digest, has_frames(reading.spaces.observation))
         if state.digest.hexdigest() != said["digest"]:
             return None
         reading.frames.update({k: Numbered.from_json(v) for k, v in said["frames"].items()})

@@ -28,6 +28,7 @@ import numpy as np
 from sdil.demonstrations import digest_of
 from sdil.errors import InputError
 from sdil.formats.hdf5_headers import Repeated, make_headers
+from sdil.formats.runs import Run
 from sdil.observations import has_frames, is_packed, observation_shape, observation_type, parts_of
 from sdil.spaces import Array, Spaces, element_shape, element_type
 from sdil.trajectories import Trajectories, Trajectory
@@ -166,8 +167,8 @@ class MappedFile:
         number, shape = self._done
         return length * (number.itemsize * prod(shape) + 8) + 1
 
-    def append(self, t: Trajectory) -> None:
-        """Write one more episode."""
+    def append(self, t: Trajectory, seen_sum: int | None = None) -> None:
+        """Write one more episode; what is known of it is no help."""
         seen = np.ascontiguousarray(t.observations, self._seen[0])
         self._write_rows(seen.data)
         if not t.has_final_observation:
@@ -178,6 +179,11 @@ class MappedFile:
         self._steps.write(np.ascontiguousarray(rewards, np.float64).tobytes())
         self._steps.write(bytes([t.terminated]))
         self.lengths.append(steps)
+
+    def append_run(self, run: Run) -> None:
+        """Write several."""
+        for t in run:
+            self.append(t)
 
     def _write_rows(self, content: Any) -> None:
         if self._crc is not None and len(content):

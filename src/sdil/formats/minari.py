@@ -92,11 +92,16 @@ class Notes:
 
 
 def write_dataset(
-    trajectories: Trajectories, spaces: Spaces, folder: Path, laid: Laid | None = None
+    trajectories: Trajectories,
+    spaces: Spaces,
+    folder: Path,
+    laid: Laid | None = None,
+    known: dict[str, int | None] | None = None,
 ) -> Notes:
     """Write trajectories as a Minari data set called like its new folder (`NAME-v0`).
 
-    With `laid`, to be mapped: what was laid so far, to which this one is added.
+    With `laid`, to be mapped: what was laid so far, to which this one is added. Into `known` goes
+    the CRC-32 of the file, where it was summed up on the way.
     """
     from minari import MinariDataset, __version__
     from minari.dataset.minari_storage import MinariStorage
@@ -116,7 +121,9 @@ def write_dataset(
         if laid is None and is_mapped(spaces, 0):
             laid = {}
         if laid is None:
-            places = write_episodes(trajectories, spaces, folder / FILE)
+            places, summed = write_episodes(trajectories, spaces, folder / FILE)
+            if known is not None:
+                known[f"{folder.name}/{FILE.as_posix()}"] = summed
         else:
             places = write_mapped(trajectories, spaces, folder / FILE, laid)
         np.save(folder / PLACES, places)

@@ -175,7 +175,10 @@ def split_names(text: str | Sequence[str] | None) -> list[str] | None:
 
 def list_features(source: Source) -> str:
     """The features of a source, for a complaint."""
-    names = [f.name for f in source.features]
+    names = [
+        f.name if f.role == "image" or f.dtype_kind in "biuf" else f"{f.name} (no numbers)"
+        for f in source.features
+    ]
     shown = ", ".join(names[:_MOST_NAMED])
     return shown + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
 

@@ -6,7 +6,7 @@ Both go through a `Reading`, which is what was chosen of a source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,8 @@ from sdil.formats.recognise import (
     parse_address,
     without_password,
 )
-from sdil.formats.recorded import check_finite, check_lengths, rewards_of
+from sdil.formats.recorded import check_finite, check_lengths, frames_of, rewards_of
+from sdil.formats.runs import BYTES, Rowed, Rows, Run
 from sdil.formats.source import Episode, Source
 from sdil.formats.trusted import choose, columns_of, offer
 from sdil.observations import is_packed, pack_observations, packed_type
@@ -240,35 +241,124 @@ class Reading:
 
     def read_one(self, position: int) -> Trajectory:
         """One episode as it was chosen."""
+        return self.read_and_sum(position)[0]
+
+    def read_and_sum(self, position: int) -> tuple[Trajectory, int | None]:
+        """The same, and the CRC-32 of its observations where the source knows it."""
         episode = self.source.episodes[position]
         where = f"{self.source.location}: episode {episode.id!r}"
         recorded = self.source.read(position, self._wanted)
         steps, rows = check_lengths(recorded, self.observation, self.action, where)
         if not self.observation.parts and self.cameras:
             rows = steps + 1  # as many as the pictures have
-        frames = np.arange(steps) if recorded.frames is None else np.asarray(recorded.frames)
         seen = self.observation.lay(recorded.values, rows, where)
         done = self.action.lay(recorded.values, steps, where)
-        check_finite(seen, self.observation, frames, where)
-        check_finite(done, self.action, frames, where)
-        rewards = rewards_of(recorded, steps, frames, where)
+        check_finite(seen, self.observation, recorded, steps, where)
+        check_finite(done, self.action, recorded, steps, where)
+        rewards = rewards_of(recorded, steps, where)
         if self.cameras:
             seen = self._with_pictures(position, seen, steps)
         elif self.every > 1:
             seen = seen[self._kept(steps, len(seen) > steps)]
         if self.every > 1:
             at = np.arange(0, steps, self.every)
-            done, frames = done[at], frames[at]
+            done = done[at]
             rewards = None if rewards is None else np.add.reduceat(rewards, at)
         if recorded.frames is not None or self.every > 1:
-            numbered = Numbered.of(frames)
+            numbered = Numbered.of(frames_of(recorded, steps)[:: self.every])
             if numbered != Numbered():
                 self.frames[episode.id] = numbered
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
-        return Trajectory(
-            seen, done, rewards, recorded.terminated, episode.id, self._group_of(episode)
+        ended, group = recorded.terminated, self._group_of(episode)
+        summed = None
+        if recorded.sums and len(self.observation.parts) == 1:
+            (name,) = self.observation.features
+            whole = recorded.values[name]
+            if seen.size == whole.size and np.may_share_memory(seen, whole):
+                summed = recorded.sums.get(name)
+        return Trajectory(seen, done, rewards, ended, episode.id, group), summed
+
+    def read_in_turn(
+        self, positions: Sequence[int]
+    ) -> Iterator[Run | tuple[Trajectory, int | None]]:
+        """Episodes in this order: many at once where they lie side by side in the source, else
+        each as `read_and_sum` has it."""
+        source = self.source
+        alone = (
+            not isinstance(source, Rowed)
+            or self.every > 1
+            or self.cameras
+            or isinstance(self.spaces.action, gym.spaces.Discrete)
         )
+        at = 0
+        while at < len(positions):
+            stop = at + 1 if alone else self._end_of_run(positions, at)
+            run = None if stop == at + 1 else self._read_run(positions[at], stop - at)
+            if run is not None:
+                yield run
+            else:  # which also says what is wrong, and in which of them
+                for position in positions[at:stop]:
+                    yield self.read_and_sum(position)
+            at = stop
+
+    def _end_of_run(self, positions: Sequence[int], at: int) -> int:
+        """The end of a run of neighbours that is not too long."""
+        row = self.observation.width * self.observation.dtype.itemsize
+        room, stop = BYTES // max(row, 1) - self.source.episodes[positions[at]].steps, at + 1
+        while stop < len(positions) and positions[stop] == positions[stop - 1] + 1:
+            room -= self.source.episodes[positions[stop]].steps
+            if room < 0:
+                break
+            stop += 1
+        return stop
+
+    def _read_run(self, first: int, count: int) -> Run | None:
+        """So many episodes from this one on; None where they are not what they should be."""
+        assert isinstance(self.source, Rowed)
+        episodes = self.source.episodes[first : first + count]
+        lengths = [episode.steps for episode in episodes]
+        steps = sum(lengths)
+        try:
+            rows = self.source.read_rows(first, first + count, self._wanted)
+            if rows is None:
+                return None
+            given = rows.recorded
+            where = self.source.location
+            if check_lengths(given, self.observation, self.action, where) != (steps, steps):
+                return None
+            seen = self.observation.lay(given.values, steps, where)
+            done = self.action.lay(given.values, steps, where)
+            rewards = rewards_of(given, steps, where)
+        except InputError:
+            return None
+        if not (np.isfinite(seen).all() and np.isfinite(done).all()):
+            return None
+        run = Run(
+            np.ascontiguousarray(seen),
+            np.ascontiguousarray(done),
+            None if rewards is None else np.ascontiguousarray(rewards),
+            lengths,
+            rows.terminated,
+            [episode.id for episode in episodes],
+            [self._group_of(episode) for episode in episodes],
+            self._sums_of_run(rows, seen),
+        )
+        if given.frames is not None:
+            for (begin, end), name in zip(run.steps(), run.ids, strict=True):
+                numbered = Numbered.of(given.frames[begin:end])
+                if numbered != Numbered():
+                    self.frames[name] = numbered
+        return run
+
+    def _sums_of_run(self, rows: Rows, seen: Array) -> Sequence[int] | None:
+        """Checksums that the source knows, where observations are its own bytes."""
+        if not rows.sums or len(self.observation.parts) != 1:
+            return None
+        (name,) = self.observation.features
+        whole = rows.recorded.values[name]
+        own = seen.size == whole.size and np.may_share_memory(seen, whole)
+        return rows.sums.get(name) if own else None
 
     def _kept(self, steps: int, final: bool) -> Array:
         """The rows of an episode that stay, the one where it ended included."""
@@ -302,8 +392,9 @@ class Reading:
         clean, noisy, _ = self.sets
         lengths = [-(-self.source.episodes[i].steps // self.every) for i in (*clean, *noisy)]
         packed = Packing(lengths, self.spaces, self.source.location)
-        for position in (*clean, *noisy):
-            packed.add(self.read_one(position))
+        for some in self.read_in_turn((*clean, *noisy)):
+            for t in some if isinstance(some, Run) else some[:1]:
+                packed.add(t)
         every = packed.finish()
         return Imported(every[: len(clean)], every[len(clean) :], self.spaces, self.origin())
 

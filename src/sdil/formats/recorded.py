@@ -14,9 +14,9 @@ def check_lengths(
     recorded: Recorded, observation: Picked, action: Picked, where: str
 ) -> tuple[int, int]:
     """How many actions and observations an episode has; every feature agrees."""
-    lengths: dict[str, int] = {}
+    given = recorded.values
     for name, shape in (*observation.shapes.items(), *action.shapes.items()):
-        values = recorded.values.get(name)
+        values = given.get(name)
         if values is None:
             raise InputError(f"{where}: {name} is missing")
         if values.dtype.kind not in "biuf":
@@ -26,37 +26,38 @@ def check_lengths(
                 f"{where}: {name} has shape {values.shape[1:]} per step, but {shape} elsewhere in "
                 "the data set"
             )
-        lengths[name] = len(values)
-    steps = {n: lengths[n] for n in action.features}
-    rows = {n: lengths[n] for n in observation.features if n not in steps}
-    count = min(steps.values())
-    if max(steps.values()) > count:
-        raise InputError(f"{where}: actions differ in length: {_told(steps)}")
+    steps = [len(given[n]) for n in action.features]
+    count = min(steps)
+    if max(steps) > count:
+        told = ", ".join(f"{n} {len(given[n])}" for n in action.features)
+        raise InputError(f"{where}: actions differ in length: {told}")
     if not count:
         raise InputError(f"{where} is empty: it needs at least one action")
-    for name, length in rows.items():
+    rows = [(n, len(given[n])) for n in observation.features if n not in action.shapes]
+    for name, length in rows:
         if length not in (count, count + 1):
             raise InputError(f"{where}: {name} has {length} rows for {count} actions")
-    return count, min(rows.values(), default=count)
+    return count, min((length for _, length in rows), default=count)
 
 
-def _told(lengths: dict[str, int]) -> str:
-    return ", ".join(f"{name} {length}" for name, length in lengths.items())
-
-
-def check_finite(values: Array, picked: Picked, frames: Array, where: str) -> None:
+def check_finite(values: Array, picked: Picked, recorded: Recorded, steps: int, where: str) -> None:
     """Refuse a number that is none, and say where it stands."""
     if np.isfinite(values).all():
         return
     row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
-    frame = int(frames[row]) if row < len(frames) else "after the last"
+    frame = int(frames_of(recorded, steps)[row]) if row < steps else "after the last"
     raise InputError(
         f"{where}, row {frame}, {picked.names[column]}: {values[row, column]} is not a finite "
         "number; leave the episode or the feature out, or mend the data"
     )
 
 
-def rewards_of(recorded: Recorded, steps: int, frames: Array, where: str) -> Array | None:
+def frames_of(recorded: Recorded, steps: int) -> Array:
+    """The source's own number of each step; 0, 1, ... where it has none. (T,)"""
+    return np.arange(steps) if recorded.frames is None else np.asarray(recorded.frames)
+
+
+def rewards_of(recorded: Recorded, steps: int, where: str) -> Array | None:
     """What each step was paid, where that is known."""
     if recorded.rewards is None:
         return None
@@ -66,6 +67,7 @@ def rewards_of(recorded: Recorded, steps: int, frames: Array, where: str) -> Arr
     if not np.isfinite(rewards).all():
         at = int(np.argmin(np.isfinite(rewards)))
         raise InputError(
-            f"{where}, row {int(frames[at])}: the reward is {rewards[at]}, not a finite number"
+            f"{where}, row {int(frames_of(recorded, steps)[at])}: the reward is {rewards[at]}, "
+            "not a finite number"
         )
     return rewards

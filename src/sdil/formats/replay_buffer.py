@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +14,12 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.formats.blocks import Blocks
 from sdil.formats.hdf5 import check_numbers_like, clear_reading, first_line, looks_like_image
+from sdil.formats.runs import Rows
 from sdil.formats.source import OURS, Episode, Feature, Recorded, Role
 from sdil.spaces import Array
 
 _ACTIONS = ("action", "actions")
+_METADATA = (".zarray", "zarr.json")
 _REWARDS = ("reward", "rewards")
 
 
@@ -35,17 +39,21 @@ class ReplayBufferSource:
 
     def read(self, index: int, features: Sequence[str]) -> Recorded:
         """These features of one episode; the last observation is unknown."""
-        first, last = int(self._edges[index]), int(self._edges[index + 1])
-        where = f"{self.location}: episode {self.episodes[index].id}, rows {first} to {last - 1}"
+        return self.read_rows(index, index + 1, features).recorded
+
+    def read_rows(self, first: int, last: int, features: Sequence[str]) -> Rows:
+        """These features of several episodes."""
+        begin, end = int(self._edges[first]), int(self._edges[last])
+        where = f"{self.location}: episode {self.episodes[first].id}, rows {begin} to {end - 1}"
         with clear_reading(where):
             values = {
-                name: self._blocks.rows(name, self._arrays[name], first, last) for name in features
+                name: self._blocks.rows(name, self._arrays[name], begin, end) for name in features
             }
             rewards = None
             for name in _REWARDS:
                 if name in self._arrays:
-                    rewards = self._blocks.rows(name, self._arrays[name], first, last).reshape(-1)
-        return Recorded(values, False, rewards)
+                    rewards = self._blocks.rows(name, self._arrays[name], begin, end).reshape(-1)
+        return Rows(Recorded(values, False, rewards), [False] * (last - first))
 
 
 def open_replay_buffer(path: str | Path) -> ReplayBufferSource:
@@ -63,7 +71,7 @@ def open_replay_buffer(path: str | Path) -> ReplayBufferSource:
             root = zarr.open_group(zarr.storage.ZipStore(path, mode="r"), mode="r")
         else:
             root = zarr.open_group(location, mode="r")
-        found = {str(name): item for name, item in root["data"].members()}
+        found, odd = _members(root["data"], Path(path))
         ends = np.asarray(root["meta"]["episode_ends"][:])
     except Exception as error:  # zarr, numcodecs, zip and JSON each have their own
         raise InputError(
@@ -81,7 +89,40 @@ def open_replay_buffer(path: str | Path) -> ReplayBufferSource:
             Episode(str(i), int(edges[i + 1] - edges[i]), columns={"first_row": int(edges[i])})
             for i in range(len(edges) - 1)
         )
-        return ReplayBufferSource(location, features, episodes, dict(root.attrs), arrays, edges)
+        about = dict(root.attrs) | ({"odd": odd} if odd else {})
+        return ReplayBufferSource(location, features, episodes, about, arrays, edges)
+
+
+def _members(group: Any, path: Path) -> tuple[dict[str, Any], list[str]]:
+    """The arrays of a group; and what is odd: pictures that cannot be opened, since their codec is
+    not installed. Anything else that cannot be is an error."""
+    try:
+        return {str(name): item for name, item in group.members()}, []
+    except Exception:  # Zarr opens all of them or none
+        found, odd = {}, []
+        for name, shape in sorted(_shapes(path).items()):
+            try:
+                found[name] = group[name]
+            except Exception as error:  # numcodecs has its own
+                if "Codec" not in type(error).__name__ or not looks_like_image(shape[1:]):
+                    raise
+                odd.append(f"data/{name}, pictures, cannot be opened: {first_line(error)}")
+        return found, odd
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of `data/`, as its own metadata says."""
+    if path.is_file():
+        with zipfile.ZipFile(path) as packed:
+            said = {Path(n): packed.read(n) for n in packed.namelist() if _is_about(Path(n))}
+    else:
+        files = (p for name in _METADATA for p in (path / "data").glob(f"*/{name}"))
+        said = {p.relative_to(path): p.read_bytes() for p in files}
+    return {p.parts[1]: tuple(json.loads(text)["shape"]) for p, text in said.items()}
+
+
+def _is_about(path: Path) -> bool:
+    return path.name in _METADATA and len(path.parts) == 3 and path.parts[0] == "data"
 
 
 def _check_ends(ends: Array, lengths: Mapping[str, int], location: str) -> Array:

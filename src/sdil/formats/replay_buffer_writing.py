@@ -19,6 +19,7 @@ import numpy as np
 
 from sdil.errors import InputError
 from sdil.files import new_file, new_folder
+from sdil.formats.hdf5 import first_line
 from sdil.formats.rows import FIRST, SCORE, SOURCE, WEIGHT, RowAnswer
 from sdil.spaces import Array
 
@@ -54,7 +55,13 @@ def write_curated(original: Path, answers: Sequence[RowAnswer], out: Path) -> No
         arrays = list(_arrays(old))
         shutil.copytree(old, new, dirs_exist_ok=True, ignore=_chunks_of(old, arrays))
         for path in arrays:
-            array = zarr.open_array(old / path, mode="r")
+            try:
+                array = zarr.open_array(old / path, mode="r")
+            except Exception as error:  # numcodecs has its own
+                raise InputError(
+                    f"{original}: {path} cannot be opened ({first_line(error)}), so that it cannot "
+                    "be cut: install its codec, or take the copy with scores or a trim list"
+                ) from None
             taken: Array | None = None
             if path == _ENDS:
                 _fill(new / path, len(ends), lambda a, b: ends[a:b])

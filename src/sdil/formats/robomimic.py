@@ -73,11 +73,11 @@ def open_robomimic(path: str | Path) -> RobomimicSource:
         )
         if not names:
             raise InputError(f"{location}: there are no demos in `data`")
-        tags = _tags(file, set(names), location)
+        tags, missing = _tags(file, set(names))
         episodes = tuple(_episode(file["data"][n], n, tags.get(n, set()), location) for n in names)
-        return RobomimicSource(
-            location, _features(file["data"][names[0]], location), episodes, _about(file), file
-        )
+        about = _about(file) | ({"odd": missing} if missing else {})
+        features = _features(file["data"][names[0]], location)
+        return RobomimicSource(location, features, episodes, about, file)
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -115,21 +115,29 @@ def _episode(demo: Any, name: str, tags: set[str], location: str) -> Episode:
     )
 
 
-def _tags(file: Any, known: set[str], location: str) -> dict[str, set[str]]:
+def _tags(file: Any, known: set[str]) -> tuple[dict[str, set[str]], list[str]]:
+    """The filter keys of each demo; and what is odd: keys that list demos which are not there, as
+    after demos were deleted."""
     import h5py
 
     found: dict[str, set[str]] = {}
+    missing: list[str] = []
     masks = file.get("mask")
     if not isinstance(masks, h5py.Group):
-        return found
+        return found, missing
     for key in masks:
-        names = np.asarray(masks[key][()]).reshape(-1)
-        for raw in names.tolist():
-            name = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
-            if name not in known:
-                raise InputError(f"{location}: mask/{key} lists {name!r}, which is not there")
+        if not isinstance(masks.get(key), h5py.Dataset):
+            missing.append(f"mask/{key} is no list of demos")
+            continue
+        raw = np.asarray(masks[key][()]).reshape(-1).tolist()
+        names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in raw]
+        for name in names:
             found.setdefault(name, set()).add(str(key))
-    return found
+        lost = [name for name in names if name not in known]
+        if lost:
+            more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            missing.append(f"mask/{key} lists {lost[0]!r}{more}, which the file does not hold")
+    return found, missing
 
 
 def _features(demo: Any, location: str) -> tuple[Feature, ...]:

@@ -76,6 +76,8 @@ class Recorded:
     """(T,), where known."""
     frames: Array | None = None
     """The source's own number of each step (T,), where it has one; answers are given in these."""
+    sums: Mapping[str, int] = field(default_factory=dict)
+    """CRC-32 of the bytes of these features, where the source had to sum them up anyway."""
 
 
 class Source(Protocol):

@@ -27,18 +27,22 @@ EPISODES = (
 TIMES = (
     *("step", "t", "time", "timestep", "time_step", "frame", "frame_index", "frame_id", "tick"),
     *("timestamp", "time_s", "seconds", "charttime", "index", "row"),
+    *("time_ms", "time_us", "time_ns", "timestamp_ms", "timestamp_us", "timestamp_ns", "stamp"),
+    *("unix_time", "unix time", "unixtime", "datetime", "sim_time", "wall_time", "ros_time"),
 )
+_COUNTED = re.compile(r"^(unnamed: \d+|__index_level_\d+__)$", re.IGNORECASE)  # pandas' row numbers
 REWARDS = ("reward", "rewards", "next.reward", "r")
 TERMINATIONS = ("terminated", "terminal", "terminals", "is_terminal", "terminations")
 _ENDINGS = ("done", "dones", "next.done", "truncated", "timeout", "timeouts", "is_last", "is_first")
 GROUPS = ("group", "operator", "operator_id", "patient", "patient_id", "subject_id", "subject")
 _GROUPS_TOO = ("demonstrator", "user", "user_id", "collector", "person", "machine")
 TASKS = ("task", "language_instruction", "instruction", "task_name", "task_index", "task_id")
-_ACTION = re.compile(r"^(actions?|act|a|cmd|command|u)([_./\[\d]|$)", re.IGNORECASE)
+_ACTION = re.compile(r"^(actions?|act|a|cmd|command|u)([_./\[\d -]|$)", re.IGNORECASE)
 _OBSERVATION = re.compile(
-    r"^(observations?|obs|states?|s|features?|feat|x|sensors?|q|qpos|qvel)([_./\[\d]|$)",
+    r"^(observations?|obs|states?|s|features?|feat|x|sensors?|q|qpos|qvel)([_./\[\d -]|$)",
     re.IGNORECASE,
 )
+_NAMELESS = re.compile(r"^column\d+$")  # what DuckDB calls a column without a name
 _NUMBERS = {
     "BOOLEAN": "bool",
     "TINYINT": "int8",
@@ -113,18 +117,22 @@ def make_features(
     """What each column is for. `beside` number episodes and steps; `constant` is the same within
     every episode."""
     rest = [c for c in columns if c.name not in beside]
+    numbered = [c.name for c in columns if _NAMELESS.match(c.name)]
+    nameless = numbered[0] if len(numbered) == 1 else None  # an empty name, as pandas' row numbers
     named = any(_OBSERVATION.match(c.name) and c.number for c in rest)
     found = []
     for column in rest:
         shape = (column.size,) if column.is_list and column.size is not None else ()
         role = _role(column, named, constant.get(column.name, False))
+        if column.name == nameless:
+            role = "other"
         found.append(Feature(column.name, role, shape, column.number or "object"))
     return tuple(found)
 
 
 def _role(column: Column, named: bool, constant: bool) -> Role:
     lower = column.name.lower()
-    if column.number is None or lower.startswith(OURS):
+    if column.number is None or lower.startswith(OURS) or _COUNTED.match(lower):
         return "other"
     if lower in REWARDS:
         return "reward"

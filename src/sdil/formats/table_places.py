@@ -139,6 +139,11 @@ def clear_sql(where: str) -> Iterator[None]:
         raise
     except Exception as error:  # DuckDB's own, and NumPy's
         said = " ".join(str(error).split())[:300]
+        if "not utf-8 encoded" in said:
+            raise InputError(
+                f"{where}: it is not in UTF-8; write it anew, if it is Latin-1 with: "
+                f"iconv -f latin1 -t utf-8 OLD.csv > NEW.csv"
+            ) from None
         raise InputError(f"{where}: the table cannot be read ({said})") from None
 
 

@@ -175,11 +175,15 @@ def _by_rank(source: Source, text: str, *, among: Sequence[int]) -> Chosen | Non
     low_first = end in ("bottom", "worst", "lowest", "shortest")
     order = np.argsort(values if low_first else -values, kind="stable")[:many]
     edge = values[order[-1]]
+    alike = int((values == edge).sum())
+    taken = int((values[order] == edge).sum())
+    by_chance = alike - taken > many  # more are left out that are as good as those taken
+    ties = f"; {alike} are level there, the first {taken} are taken" if by_chance else ""
     word = "at most" if low_first else "at least"
     ends = "lowest" if low_first else "highest"
     return Chosen(
         tuple(sorted(places[order].tolist())),
-        f"the {many} of {total} with the {ends} {column} ({word} {edge:g})",
+        f"the {many} of {total} with the {ends} {column} ({word} {edge:g}{ties})",
     )
 
 
@@ -259,6 +263,8 @@ def _by_condition(source: Source, text: str) -> Chosen:
     import duckdb
 
     columns = episode_table(source)
+    if re.search(r"\breturn\b", text, re.IGNORECASE) and "return" not in columns:
+        columns["return"] = _returns(source).tolist()
     query = f"SELECT position FROM (SELECT * FROM given) WHERE ({text}\n) ORDER BY position"
     unclear = f"{source.location}: {text!r} names no episodes and is no condition on their columns"
     try:
