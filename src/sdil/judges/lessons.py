@@ -67,8 +67,8 @@ class Posterior:
     @staticmethod
     def of_nothing() -> Posterior:
         """What is known before any label."""
-        none = np.zeros(0)
-        return Posterior(Seen(*(np.zeros((0, 0)) for _ in range(3)), none), none, none, none)
+        none, empty = np.zeros(0), np.zeros((0, 0))
+        return Posterior(Seen(empty, empty, empty, none), none, none, empty)
 
     def covariance_of(self, steps: Seen) -> Array:
         """What is left open of each step by itself. (N,)"""
