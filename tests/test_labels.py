@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import sdil
 from sdil.errors import InputError
-from sdil.labels import PROGRAM, Label, agreement, agreements, load_labels, save_labels, told_steps
+from sdil.labels import (
+    PROGRAM,
+    Label,
+    agreement,
+    agreements,
+    clean_from_labels,
+    load_labels,
+    save_labels,
+    told_steps,
+)
 
 EPISODES = {("clean", "a"): (0, 3), ("noisy", "a"): (3, 5), ("noisy", "b, 'c'"): (8, 4)}
 SOME = [
@@ -80,3 +90,29 @@ def test_agreement_is_cohens_kappa():
         np.array([0, 0, 0, 1, 1, -1, 1, 0, 0, 0, 0, 0.0]),
     )
     assert found == [{"one": "Ann", "other": PROGRAM, "steps": 4, "kappa": pytest.approx(0.5)}]
+
+
+def test_spans_that_are_called_good_are_a_clean_set():
+    noisy = [
+        sdil.Trajectory(np.arange(6.0)[:, None] + 10 * i, np.zeros(5, int), None, True, f"n{i}")
+        for i in range(3)
+    ]
+    labels = [
+        Label("noisy", "n0", 1, 2, "good"),
+        Label("noisy", "n1", 3, 4, "good"),
+        Label("noisy", "n1", 0, 1, "good"),
+        Label("noisy", "n1", 1, 1, "bad"),
+        Label("noisy", "n2", 0, 4, "unsure"),
+    ]
+    demos = clean_from_labels(noisy, labels)
+    assert demos.noisy.ids == ("n0", "n1", "n2")
+    assert demos.clean.ids == ("n0 from 1", "n1 from 0", "n1 from 3")
+    assert demos.clean.groups == ("noisy:n0", "noisy:n1", "noisy:n1")
+    assert [t.observations[:, 0].tolist() for t in demos.clean] == [
+        [1, 2, 3],
+        [10, 11],
+        [13, 14, 15],
+    ]
+    assert [t.terminated for t in demos.clean] == [False, False, True]
+    with pytest.raises(InputError, match="nothing to trust"):
+        clean_from_labels(noisy, labels[3:])
