@@ -27,7 +27,7 @@ from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import Episodes, Label, told_steps
 from sdil.spaces import Array
 from sdil.training import below, nest
-from sdil.windows import Windows
+from sdil.windows import STEPS_AT_ONCE, Windows
 
 IDLING = 0.3  # a step that idles is worth what this share of acting ones are under
 WAITING = 0.1  # and this share where it is asked how well an episode went: waiting gets nowhere
@@ -127,15 +127,16 @@ def look_at(
     some = torch.from_numpy(some_of(noisy.numpy(), STATES))
     states = evidence.standardise(windows.at(some).state).numpy()
     looks = Looks.learn(which, np.stack(final), states)
-    seen = evidence.look(looks, windows, index)
+    parts = [evidence.look(looks, windows, part).small() for part in index.split(STEPS_AT_ONCE)]
+    seen = Seen.together(parts)
     signals = np.stack([np.asarray(said, float) for said in told.values()])
     unseen, clean = signals[:, noisy.numpy()], signals[:, steps[:n_clean]]
     seen.ranks[:n_clean] = looks.ranks(clean, quantile_grid(unseen))
     seen.odds[:n_clean] = evidence.share().odds[0]
-    for i, of_bins in zip(range(len(which)), evidence.log_odds[which].numpy(), strict=True):
+    for i, of_bins in enumerate(evidence.log_odds[which].numpy()):
         if of_bins.any():
             seen.odds[:n_clean] += worth(clean[i], bin_middles(unseen[i]), of_bins)
-    return looks, seen.small()
+    return looks, seen
 
 
 @dataclass(frozen=True, eq=False)
