@@ -61,8 +61,8 @@ class Seen:
 
     def small(self) -> Seen:
         """As it is kept: likeness does not hang on last digits."""
-        halves = (x.astype(np.float16) for x in (self.state, self.ranks, self.action))
-        return Seen(*halves, odds=self.odds.astype(np.float32))
+        state, ranks, action = (x.astype(np.float16) for x in (self.state, self.ranks, self.action))
+        return Seen(state, ranks, action, self.odds.astype(np.float32))
 
     def double(self) -> Seen:
         return Seen(*(np.asarray(x, float) for x in vars(self).values()))
