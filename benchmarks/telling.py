@@ -110,8 +110,8 @@ def run_cell(
         way: (judge.tell(labels), labels)
         for way, labels in zip(WAYS, ([], chosen, random, faulty), strict=True)
     }
-    if no_clean:
-        first = person.pieces(n, rng)
+    first = person.pieces(n, rng) if no_clean else []
+    if any(label.label == "good" for label in first):  # otherwise there is nothing to trust
         others = sdil.clean_from_labels(list(demos.noisy), first, demos.spaces)
         own = sdil.Judge().fit(others, seed=seed)
         labels = person.answers(own, others, n, rounds, first)
@@ -188,7 +188,11 @@ def lines(setting: str, cells: list[dict[str, Any]]) -> list[list[str]]:
     """The rows of a setting."""
     mine = [c for c in cells if c["setting"] == setting]
     rows = []
-    for way in (w for w in (*WAYS, NO_CLEAN) if w in mine[0]):
+    every = mine
+    for way in (*WAYS, NO_CLEAN):
+        mine = [c for c in every if way in c]
+        if not mine:
+            continue
         auroc = float(np.mean([c[way]["auroc"] for c in mine]))
         error = float(np.mean([c[way]["calibration"] for c in mine]))
         said = " / ".join(f"{np.mean([c[way]['labels'][k] for c in mine]):.1f}" for k in TURNED)
@@ -221,8 +225,9 @@ def targets(settings: Sequence[str], cells: list[dict[str, Any]]) -> list[Target
             found.append(
                 Target(f"{setting}: one in ten wrong, of the gain lost", cost, at_most=0.5)
             )
-        if NO_CLEAN in mine[0]:
-            more = float(np.mean([c[NO_CLEAN]["auroc"] - c["before"]["auroc"] for c in mine]))
+        free = [c for c in mine if NO_CLEAN in c]
+        if free:
+            more = float(np.mean([c[NO_CLEAN]["auroc"] - c["before"]["auroc"] for c in free]))
             found.append(Target(f"{setting}: no clean set, AUROC above before", more, at_least=0.0))
     low, middle, high = better_than_chance(cells)
     print(f"chosen above at random, of 1 - AUROC: {middle:.3f} (95%: {low:.3f} to {high:.3f})")
