@@ -1,18 +1,22 @@
 """What do twenty labelled spans teach the judge? Labels from the truth, AUROC on the other steps.
 
     python benchmarks/telling.py                                  # 10 seeds of two tasks
-    python benchmarks/telling.py --settings fourrooms:5 --seeds 100 101
+    python benchmarks/telling.py --settings fourrooms:5 mass-aims:5 --seeds 100 101 --noisy 300
 
-A setting is a task and a number of clean demonstrations. A span's label is the majority of its
-steps; where between 25 and 75% of them are good it is unsure. Labels are taken in before
-("before"), of spans that the program asks for ("chosen"), of as many at random of the same spans
-("at random"), and chosen with one answer in ten turned round ("one in ten wrong"). AUROC and
-calibration error are over noisy steps that are labelled in none of them.
+A setting is a task and a number of clean demonstrations; "mass-interrupted" and "mass-aims" are the
+made-up world of `common/pushed_mass.py`. A span's label is the majority of its steps; where between
+25 and 75% of them are good it is unsure. Labels are taken in before ("before"), of spans that the
+program asks for ("chosen"), of as many at random of all spans ("at random"), and chosen with one
+answer in ten turned round ("one in ten wrong"). "No clean set" is another judge, which has no clean
+demonstration: twice as many labels, the first half of them of short pieces at random, whose good
+ones are its clean set, the second half of spans that it asks for. AUROC and calibration error are
+over noisy steps that are labelled in none of these.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +24,14 @@ import numpy as np
 import tyro
 
 import sdil
-from common.report import begin, finish, markdown, measure_all
+from common import pushed_mass
+from common.report import Target, begin, finish, markdown, measure_all
 
 SETTINGS = ("fourrooms:5", "doorkey-6x6:5")
 WAYS = ("before", "chosen", "at random", "one in ten wrong")
+NO_CLEAN = "no clean set"
+TURNED = {"good": "bad", "bad": "good", "unsure": "unsure"}
+PIECE = 3  # steps of the pieces that are labelled before there is a judge
 
 
 def answer(good: Any) -> str:
@@ -32,65 +40,105 @@ def answer(good: Any) -> str:
     return "good" if share > 0.75 else "bad" if share < 0.25 else "unsure"
 
 
-def run_cell(setting: str, noisy: int, seed: int, n: int, rounds: int) -> dict[str, Any]:
+def collect(setting: str, noisy: int, seed: int) -> tuple[sdil.Demonstrations, list[Any]]:
+    """Demonstrations, and which steps of each noisy episode are good."""
+    task, clean = setting.rsplit(":", 1)
+    if task.startswith("mass-"):
+        kind: Any = task.removeprefix("mass-")
+        return pushed_mass.collect(int(clean), noisy, kind, seed)
+    demos, truth = sdil.get_task(task).collect(clean=int(clean), noisy=noisy, seed=seed)
+    return demos, list(truth.noisy_good)
+
+
+class Person:
+    """Knows which noisy steps are good."""
+
+    def __init__(self, demos: sdil.Demonstrations, good: Sequence[Any]) -> None:
+        self.demos, self.good = demos, dict(zip(demos.noisy.ids, good, strict=True))
+
+    def label(self, episode: str, first: int, last: int) -> sdil.Label:
+        said = answer(self.good[episode][first : last + 1])
+        return sdil.Label("noisy", episode, first, last, said)
+
+    def answers(
+        self, judge: Any, demos: sdil.Demonstrations, n: int, rounds: int, known: Sequence[Any] = ()
+    ) -> list[sdil.Label]:
+        """Labels of spans that the judge asks for, with a rejudging after each round."""
+        labels, told = list(known), judge.tell(known)
+        for _ in range(rounds):
+            asked = told.ask(demos, n // rounds, labels)
+            labels += [self.label(q.episode, q.first_step, q.last_step) for q in asked]
+            told = judge.tell(labels)
+        return labels
+
+    def pieces(self, n: int, rng: np.random.Generator) -> list[sdil.Label]:
+        """Labels of pieces of episodes at random, before there is any judge."""
+        found = []
+        for i in rng.permutation(len(self.demos.noisy))[:n]:
+            episode, length = self.demos.noisy.ids[i], int(self.demos.noisy.lengths[i])
+            first = int(rng.integers(max(1, length - PIECE + 1)))
+            found.append(self.label(episode, first, min(first + PIECE, length) - 1))
+        return found
+
+
+def run_cell(
+    setting: str, noisy: int, seed: int, n: int, rounds: int, no_clean: bool
+) -> dict[str, Any]:
     """One seed."""
     import torch
 
-    torch.set_num_threads(1)
-    task, clean = setting.rsplit(":", 1)
-    demos, truth = sdil.get_task(task).collect(clean=int(clean), noisy=noisy, seed=seed)
-    judge = sdil.Judge().fit(demos, seed=seed)
-    return measure(judge, demos, truth, setting, seed, n, rounds)
-
-
-def measure(
-    judge: Any, demos: Any, truth: Any, setting: str, seed: int, n: int, rounds: int
-) -> dict[str, Any]:
-    """A fitted judge, told in each way."""
-    from sdil.evaluation.calibration import calibration_of_scores
-    from sdil.evaluation.scores import compare_with_truth
     from sdil.judges.asking import spans_of
-    from sdil.labels import Label, episodes_of, told_steps
 
-    ids, rng = demos.noisy.ids, np.random.default_rng(seed)
-    good = dict(zip(ids, truth.noisy_good, strict=True))
-
-    def label(episode: str, first: int, last: int) -> Label:
-        said = answer(good[episode][first : last + 1])
-        return Label("noisy", episode, first, last, said)
-
-    chosen: list[Label] = []
-    told = judge
+    torch.set_num_threads(1)
+    demos, good = collect(setting, noisy, seed)
+    person, rng = Person(demos, good), np.random.default_rng(seed)
+    judge = sdil.Judge().fit(demos, seed=seed)
     begun = time.process_time()
-    for _ in range(rounds):  # a person answers some, and the program asks for more
-        asked = told.ask(demos, n // rounds, chosen)
-        chosen += [label(q.episode, q.first_step, q.last_step) for q in asked]
-        told = judge.tell(chosen)
+    chosen = person.answers(judge, demos, n, rounds)
     seconds = (time.process_time() - begun) / rounds
-    spans = spans_of(judge.score(demos.noisy))
+    spans, ids = spans_of(judge.score(demos.noisy)), demos.noisy.ids
     drawn = [spans[i] for i in rng.permutation(len(spans))[:n]]
-    random = [label(ids[i], first, stop - 1) for i, first, stop in drawn]
-    turned = {"good": "bad", "bad": "good", "unsure": "unsure"}
+    random = [person.label(ids[i], first, stop - 1) for i, first, stop in drawn]
     wrong = set(rng.permutation(len(chosen))[: len(chosen) // 10].tolist())
     faulty = [
-        Label("noisy", x.episode, x.first_step, x.last_step, turned[x.label]) if i in wrong else x
+        sdil.Label("noisy", x.episode, x.first_step, x.last_step, TURNED[x.label])
+        if i in wrong
+        else x
         for i, x in enumerate(chosen)
     ]
-    ways = dict(zip(WAYS, ([], chosen, random, faulty), strict=True))
-    episodes = episodes_of(demos)
-    known = [
-        told_steps(labels, episodes)[1][demos.clean.n_steps :] >= 0 for labels in ways.values()
-    ]
-    rest, is_good = ~np.any(known, axis=0), np.concatenate(truth.noisy_good)
+    told = {
+        way: (judge.tell(labels), labels)
+        for way, labels in zip(WAYS, ([], chosen, random, faulty), strict=True)
+    }
+    first = person.pieces(n, rng) if no_clean else []
+    if any(label.label == "good" for label in first):  # otherwise there is nothing to trust
+        others = sdil.clean_from_labels(list(demos.noisy), first, demos.spaces)
+        own = sdil.Judge().fit(others, seed=seed)
+        labels = person.answers(own, others, n, rounds, first)
+        told[NO_CLEAN] = own.tell(labels), labels
     cell: dict[str, Any] = {"setting": setting, "seed": seed, "seconds": seconds}
-    for way, labels in ways.items():
-        now = judge.tell(labels)
-        scores = np.concatenate([s.optimality for s in now.score(demos.noisy)])[rest]
+    return cell | measure(told, demos, np.concatenate(good))
+
+
+def measure(told: dict[str, Any], demos: sdil.Demonstrations, good: Any) -> dict[str, Any]:
+    """Judges that were told in several ways, on steps that are labelled in none of them."""
+    from sdil.evaluation.calibration import calibration_of_scores
+    from sdil.evaluation.scores import compare_with_truth
+    from sdil.labels import episodes_of, told_steps
+
+    episodes, before = episodes_of(demos), demos.clean.n_steps
+    known = [told_steps(labels, episodes)[1][before:] >= 0 for _, labels in told.values()]
+    rest = ~np.any(known, axis=0)
+    cell = {}
+    for way, (judge, labels) in told.items():
+        scores = np.concatenate([s.optimality for s in judge.score(demos.noisy)])[rest]
+        length = [x.last_step - x.first_step + 1 for x in labels]
         cell[way] = {
-            "auroc": compare_with_truth(scores, is_good[rest])[0],
-            "calibration": calibration_of_scores(scores, is_good[rest]).ece,
-            "share": now.good_share.point if now.good_share else None,
-            "labels": {k: sum(x.label == k for x in labels) for k in ("good", "bad", "unsure")},
+            "auroc": compare_with_truth(scores, good[rest])[0],
+            "calibration": calibration_of_scores(scores, good[rest]).ece,
+            "share": judge.good_share.point if judge.good_share else None,
+            "labels": {k: sum(x.label == k for x in labels) for k in TURNED},
+            "length": float(np.mean(length)) if length else 0.0,
         }
     return cell
 
@@ -101,6 +149,7 @@ def main(
     noisy: int = 600,
     labels: int = 20,
     rounds: int = 4,
+    no_clean: bool = True,
     workers: int = 2,
     json: Path | None = None,
 ) -> None:
@@ -112,30 +161,92 @@ def main(
         noisy: Noisy episodes.
         labels: Spans that are labelled.
         rounds: In so many parts, with a rejudging after each.
+        no_clean: Whether a judge without clean demonstrations is measured too.
         workers: Processes.
         json: Save everything to this file.
     """
     about = begin(settings=list(settings), seeds=list(seeds), noisy=noisy, labels=labels)
-    jobs = [(setting, noisy, seed, labels, rounds) for setting in settings for seed in seeds]
+    jobs = [
+        (setting, noisy, seed, labels, rounds, no_clean) for setting in settings for seed in seeds
+    ]
     cells = measure_all(run_cell, jobs, workers)
-    columns = ("setting", "labels", "AUROC", "of 1 - AUROC removed", "calibration error", "seconds")
+    columns = (
+        *("setting", "labels", "good / bad / unsure", "AUROC", "of 1 - AUROC removed"),
+        *("calibration error", "seconds"),
+    )
     print(markdown(columns, [line for s in settings for line in lines(s, cells)]))
-    finish(about, cells, [], json)
+    finish(about, cells, targets(settings, cells), json)
+
+
+def removed(cells: Sequence[dict[str, Any]], way: str) -> float:
+    """Of 1 - AUROC."""
+    before, after = (np.array([c[w]["auroc"] for c in cells]) for w in ("before", way))
+    return float((after - before).sum() / (1 - before).sum())
 
 
 def lines(setting: str, cells: list[dict[str, Any]]) -> list[list[str]]:
     """The rows of a setting."""
     mine = [c for c in cells if c["setting"] == setting]
     rows = []
-    for way in WAYS:
-        before, after = (np.array([c[w]["auroc"] for c in mine]) for w in ("before", way))
-        removed = float((after - before).sum() / (1 - before).sum())
+    every = mine
+    for way in (*WAYS, NO_CLEAN):
+        mine = [c for c in every if way in c]
+        if not mine:
+            continue
+        auroc = float(np.mean([c[way]["auroc"] for c in mine]))
         error = float(np.mean([c[way]["calibration"] for c in mine]))
+        said = " / ".join(f"{np.mean([c[way]['labels'][k] for c in mine]):.1f}" for k in TURNED)
         seconds = f"{np.mean([c['seconds'] for c in mine]):.1f}" if way == "chosen" else ""
         rows.append(
-            [setting, way, f"{after.mean():.3f}", f"{removed:.0%}", f"{error:.2f}", seconds]
+            [
+                setting,
+                way,
+                said,
+                f"{auroc:.3f}",
+                f"{removed(mine, way):.0%}",
+                f"{error:.2f}",
+                seconds,
+            ]
         )
     return rows
+
+
+def targets(settings: Sequence[str], cells: list[dict[str, Any]]) -> list[Target]:
+    """What issue 23 asks for."""
+    found = []
+    for setting in settings:
+        mine = [c for c in cells if c["setting"] == setting]
+        gain, faulty = removed(mine, "chosen"), removed(mine, "one in ten wrong")
+        error = float(np.mean([c["chosen"]["calibration"] for c in mine]))
+        found.append(Target(f"{setting}: chosen, of 1 - AUROC removed", gain, at_least=0.25))
+        found.append(Target(f"{setting}: chosen, calibration error", error, at_most=0.08))
+        if gain > 0:
+            cost = (gain - faulty) / gain
+            found.append(
+                Target(f"{setting}: one in ten wrong, of the gain lost", cost, at_most=0.5)
+            )
+        free = [c for c in mine if NO_CLEAN in c]
+        if free:
+            more = float(np.mean([c[NO_CLEAN]["auroc"] - c["before"]["auroc"] for c in free]))
+            found.append(Target(f"{setting}: no clean set, AUROC above before", more, at_least=0.0))
+    low, middle, high = better_than_chance(cells)
+    print(f"chosen above at random, of 1 - AUROC: {middle:.3f} (95%: {low:.3f} to {high:.3f})")
+    found.append(Target("all settings: chosen above at random, lower end", low, at_least=0.0))
+    return found
+
+
+def better_than_chance(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
+    """By how much more of 1 - AUROC is removed by spans that are chosen than by spans at random,
+    pooled over settings and seeds in pairs: lower end, mean and upper end of a 95% bootstrap."""
+    gain = np.array(
+        [
+            (c["chosen"]["auroc"] - c["at random"]["auroc"]) / (1 - c["before"]["auroc"])
+            for c in cells
+        ]
+    )
+    drawn = np.random.default_rng(0).integers(len(gain), size=(10_000, len(gain)))
+    low, high = np.quantile(gain[drawn].mean(1), [0.025, 0.975])
+    return float(low), float(gain.mean()), float(high)
 
 
 if __name__ == "__main__":

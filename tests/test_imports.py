@@ -29,7 +29,7 @@ BASE_ORDER = {
     "checking": {"errors", "observations", "spaces", "trajectories"},
     "demonstrations": {"checking", "errors", "observations", "spaces", "trajectories"},
     "several": {"demonstrations", "errors", "spaces", "trajectories"},
-    "labels": {"demonstrations", "errors", "files", "spaces"},
+    "labels": {"demonstrations", "errors", "files", "spaces", "trajectories"},
     "relative": {"windows"},
     "fetching": {"spaces"},
     "windows": {"fetching", "spaces", "trajectories"},

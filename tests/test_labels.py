@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sdil
 from sdil import Demonstrations
 from sdil.errors import InputError
 from sdil.labels import (
@@ -14,6 +15,7 @@ from sdil.labels import (
     Label,
     agreement,
     agreements,
+    clean_from_labels,
     episodes_of,
     load_labels,
     save_labels,
@@ -254,3 +256,29 @@ def test_who_agrees_with_whom():
     assert agreement(np.array([1.0, 1.0]), np.array([1.0, 1.0])) is None  # nothing to tell apart
     assert agreement(np.array([1.0, 1.0]), np.array([0.0, 0.0])) == 0.0
     assert agreement(np.array([0.5, 1.0, nan]), np.array([0.0, 0.6, 0.0])) == 1.0  # half: not good
+
+
+def test_spans_that_are_called_good_are_a_clean_set():
+    noisy = [
+        sdil.Trajectory(np.arange(6.0)[:, None] + 10 * i, np.zeros(5, int), None, True, f"n{i}")
+        for i in range(3)
+    ]
+    labels = [
+        Label("noisy", "n0", 1, 2, "good"),
+        Label("noisy", "n1", 3, 4, "good"),
+        Label("noisy", "n1", 0, 1, "good"),
+        Label("noisy", "n1", 1, 1, "bad"),
+        Label("noisy", "n2", 0, 4, "unsure"),
+    ]
+    demos = clean_from_labels(noisy, labels)
+    assert demos.noisy.ids == ("n0", "n1", "n2")
+    assert demos.clean.ids == ("n0 from 1", "n1 from 0", "n1 from 3")
+    assert demos.clean.groups == ("noisy:n0", "noisy:n1", "noisy:n1")
+    assert [t.observations[:, 0].tolist() for t in demos.clean] == [
+        [1, 2, 3],
+        [10, 11],
+        [13, 14, 15],
+    ]
+    assert [t.terminated for t in demos.clean] == [False, False, True]
+    with pytest.raises(InputError, match="nothing to trust"):
+        clean_from_labels(noisy, labels[3:])

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
     from sdil.labels import Label as Label
+    from sdil.labels import clean_from_labels as clean_from_labels
     from sdil.labels import load_labels as load_labels
     from sdil.labels import save_labels as save_labels
     from sdil.nested import flatten_actions as flatten_actions
@@ -110,6 +111,7 @@ _HOMES = {
     "evaluate": "sdil.evaluation.rollout",
     "paired": "sdil.evaluation.comparisons",
     "load_demonstrations": "sdil.formats.folder",
+    "clean_from_labels": "sdil.labels",
     "load_labels": "sdil.labels",
     "load_policy": "sdil.algorithms",
     "load_truth": "sdil.formats.folder",

@@ -18,7 +18,8 @@ import numpy as np
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import new_file
-from sdil.spaces import Array
+from sdil.spaces import Array, Spaces
+from sdil.trajectories import Trajectory
 
 LABELS = ("good", "bad", "unsure")
 SETS = ("clean", "noisy")
@@ -133,6 +134,41 @@ def check_labels(labels: Sequence[Label], episodes: Episodes, *, where: str = "l
                 f"{where}, row {number}, last_step: episode {label.episode!r} has {place[1]} "
                 f"steps, the last of them {place[1] - 1}, not {label.last_step}"
             )
+
+
+def clean_from_labels(
+    noisy: Sequence[Trajectory], labels: Sequence[Label], spaces: Spaces | None = None
+) -> Demonstrations:
+    """Demonstrations where nobody has a clean set: the spans of noisy episodes that people call
+    good are it, and all noisy episodes are the noisy set, under their own names.
+
+    A span is of the group of its episode, so that what is learned from one is never tried on the
+    other. Where a step is called bad too it is none of them.
+    """
+    named = {episode.id or str(number): episode for number, episode in enumerate(noisy)}
+    starts, before = {}, 0
+    for name, trajectory in named.items():
+        starts["noisy", name] = before, len(trajectory)
+        before += len(trajectory)
+    good = told_steps(labels, starts)[0] > 0.5
+    clean = []
+    for name, trajectory in named.items():
+        first, length = starts["noisy", name]
+        inside = np.flatnonzero(np.diff(np.r_[False, good[first : first + length], False]))
+        for start, stop in inside.reshape(-1, 2).tolist():
+            clean.append(
+                Trajectory(
+                    trajectory.observations[start : stop + 1],
+                    trajectory.actions[start:stop],
+                    None,
+                    trajectory.terminated and stop == length,
+                    f"{name} from {start}",
+                    trajectory.group or f"noisy:{name}",
+                )
+            )
+    if not clean:
+        raise InputError("no label calls a noisy step good, so that there is nothing to trust yet")
+    return Demonstrations(clean, noisy, spaces)
 
 
 def told_steps(labels: Sequence[Label], episodes: Episodes) -> tuple[Array, Array]:

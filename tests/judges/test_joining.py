@@ -44,9 +44,9 @@ def test_witnesses_are_weighed_by_how_they_agree():
         assert (np.diff(odds) > 0).all()  # more is never worse, and equals stay in order
 
 
-def weighed_by_counting(clean, noisy, good_share, known=None, count=None):
+def weighed_by_counting(clean, noisy, good_share):
     """What `weigh_signals` promises, bin by bin and step by step."""
-    n, told = len(noisy[0]), {} if known is None else {i: p for i, p in enumerate(known) if p == p}
+    n = len(noisy[0])
     mean_rank = [0.0] * n
     for signal in noisy:
         values = sorted(v for v in signal if v == v)
@@ -56,10 +56,8 @@ def weighed_by_counting(clean, noisy, good_share, known=None, count=None):
                 mean_rank[i] += ((below + upto) / 2) / len(values) - 0.5
     alike = [(sum(m < r for m in mean_rank), sum(m <= r for m in mean_rank)) for r in mean_rank]
     p = [0.05 + 0.9 * (below + upto + 1) / 2 / n for below, upto in alike]
-    weight = [count[i] if i in told else 1.0 for i in range(n)]
     odds = [np.zeros(N_BINS) for _ in noisy]
     for _ in range(5):
-        p = [told.get(i, one) for i, one in enumerate(p)]
         total = [np.log(good_share / (1 - good_share))] * n
         for k, (trusted, signal) in enumerate(zip(clean, noisy, strict=True)):
             edges = np.quantile([v for v in signal if v == v], np.arange(1, 10) / 10)
@@ -71,8 +69,8 @@ def weighed_by_counting(clean, noisy, good_share, known=None, count=None):
             bad = 5 * share
             for i, b in enumerate(bins):
                 if b is not None:
-                    good[b] += weight[i] * p[i]
-                    bad[b] += weight[i] * (1 - p[i])
+                    good[b] += p[i]
+                    bad[b] += 1 - p[i]
             ratio = np.log(good / good.sum()) - np.log(bad / bad.sum())
             odds[k] = 0.7 * isotonic_regression(ratio, weights=share).x + 1e-3 * np.arange(N_BINS)
             for i, b in enumerate(bins):
@@ -82,17 +80,14 @@ def weighed_by_counting(clean, noisy, good_share, known=None, count=None):
 
 
 @pytest.mark.parametrize("good_share", [0.3, 0.8])
-@pytest.mark.parametrize("told", [False, True])
-def test_witnesses_are_weighed_as_counting_weighs_them(good_share, told):
+def test_witnesses_are_weighed_as_counting_weighs_them(good_share):
     draw = np.random.default_rng(2)
     good = draw.random(120) < 0.5
     noisy = [good * gap + draw.normal(size=120) for gap in (2.0, 1.0)]
     clean = [gap + draw.normal(size=30) for gap in (2.0, 1.0)]
     noisy[1][::4], clean[1][:10] = np.nan, np.nan
-    known = np.where(np.arange(120) % 5 == 0, good * 0.9 + 0.05, np.nan) if told else None
-    count = draw.uniform(1, 20, 120)
-    found = weigh_signals(clean, noisy, good_share, known=known, count=count)
-    expected = weighed_by_counting(clean, noisy, good_share, known, count)
+    found = weigh_signals(clean, noisy, good_share)
+    expected = weighed_by_counting(clean, noisy, good_share)
     for mine, plain in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, plain, atol=1e-9)
 

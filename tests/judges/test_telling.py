@@ -10,7 +10,6 @@ from sklearn.metrics import roc_auc_score
 
 import sdil
 from sdil.errors import InputError
-from sdil.judges.joining import weigh_signals
 from sdil.labels import Label
 
 
@@ -63,7 +62,8 @@ def test_labels_teach_and_no_network_is_trained_again(judge, demos):
     state, now = judge.evidence.state_dict(), told.evidence.state_dict()
     changed = {k for k in state if not torch.equal(state[k].nan_to_num(), now[k].nan_to_num())}
     assert changed
-    assert changed <= {"log_odds", "middles", "good_share", "idling"}
+    assert changed <= {"good_share", "idling"}
+    assert {k for k in now if k not in state} == {k for k in now if k.startswith("lessons.")}
     assert judge.cross_judged.good.shape == told.cross_judged.good.shape
     back = told.tell([])  # it begins from what it thought before
     np.testing.assert_array_equal(scores(back, demos), before)
@@ -112,12 +112,46 @@ def test_labels_of_others_are_refused(judge):
         judge.tell([Label("noisy", "x", 0, 0, "good")])
 
 
-def test_known_steps_count_where_signals_are_weighed():
-    draw = np.random.default_rng(0)
-    signal, clean = draw.normal(size=400), draw.normal(1, 1, 20)
-    nothing = np.full(400, np.nan)
-    plain = weigh_signals([clean], [signal], 0.5)[0]
-    np.testing.assert_array_equal(weigh_signals([clean], [signal], 0.5, known=nothing)[0], plain)
-    known = np.where(np.arange(400) < 60, np.where(signal > 0, 0.1, 0.9), np.nan)
-    told = weigh_signals([clean], [signal], 0.5, known=known, count=20.0)[0]
-    assert told[-1] - told[0] < plain[-1] - plain[0]  # people say that it is the other way round
+def test_labels_of_many_steps_are_a_few_examples(judge, demos):
+    length = int(demos.noisy.lengths.max())
+    name = demos.noisy.ids[int(demos.noisy.lengths.argmax())]
+    found = judge.gathered.posterior([Label("noisy", name, 0, length - 1, "bad")])
+    assert len(found.examples) == min(8, length)
+    assert judge.gathered.posterior([Label("noisy", name, 0, 0, "unsure")]) is None
+
+
+def test_steps_like_a_labelled_one_follow_it(judge, demos):
+    """Two noisy steps with the same state and action are one to the judge."""
+    where = np.concatenate([t.observations[: len(t)] for t in demos.noisy])
+    acts = np.concatenate([t.actions for t in demos.noisy])
+    at = int(np.flatnonzero(acts != 4)[0])
+    same = (where == where[at]).all(1) & (acts == acts[at])
+    before = scores(judge, demos)
+    first = np.cumsum(demos.noisy.lengths) - demos.noisy.lengths
+    episode = int(np.searchsorted(first, at, side="right")) - 1
+    step = at - int(first[episode])
+    for said, way in (("good", 1), ("bad", -1)):
+        told = judge.tell([Label("noisy", demos.noisy.ids[episode], step, step, said)])
+        moved = (scores(told, demos) - before)[same]
+        assert same.sum() > 1
+        assert (way * moved > 0).all()
+        assert np.ptp(moved) < 1e-3
+
+
+def test_a_judge_that_heard_nothing_can_be_taught(demos):
+    judge = fit(demos, signals="efficiency", clone_updates=1, outcome_updates=1)
+    labels = truth_of(demos, judge.ask(demos, 12))
+    told = judge.tell(labels)
+    assert "step" not in told.unknown
+    assert told.good_share is not None
+    assert roc_auc_score(goes_on(demos), scores(told, demos)) > 0.6
+
+
+def test_judges_of_before_are_told_nothing(judge, demos, tmp_path):
+    gathered = {k: v for k, v in judge.tensors().items() if k.startswith("gathered.seen")}
+    own = {k: v for k, v in judge.tensors().items() if k not in gathered}
+    old = type(judge).build(judge.inner_spaces, {}, own)
+    with pytest.raises(InputError, match="judge anew"):
+        old.tell([])
+    with pytest.raises(InputError, match="judge anew"):
+        old.ask(demos, 3)

@@ -1,19 +1,23 @@
 """Which spans a person should look at: those whose labels would teach the judge most.
 
-A span of steps that are judged alike is worth asking for where the judge is unsure of it, where its
-signals contradict each other, and where many other steps look the same to the signals. Spans are
-chosen one after the other; each covers those that look like it, so that twenty of them are not
-twenty times the same question.
+What labels change is a Gaussian process (`lessons.py`), which knows beforehand how much less is
+left open after an answer, whatever the answer is. Of all noisy steps those count of which the judge
+is unsure. A span is worth asking for by how much less would be open of these, times how probably
+all of its steps are good or all bad: of a mixed one a person can only say that he is unsure. Spans
+are chosen one after the other, as if those before had been answered, so that twenty are not twenty
+times the same question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from sdil.judges.lessons import WRONG, Posterior
+from sdil.judges.likeness import Seen, some_of
 from sdil.labels import Label
 from sdil.scores import StepScores
 from sdil.segmentation import change_points
@@ -21,11 +25,17 @@ from sdil.spaces import Array
 
 LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
+SPAN = 4.0
+"""An answer counts as one about so many steps at most."""
 PENALTY = 0.5
 """By how much a cut between spans must lower the squared error of the score."""
-_MOST = 1_500  # spans that are looked through
-_ALIKE = 0.5  # distance of what signals say, in their range of 2, at which spans are alike
-_LEAST = 1.0  # of interest in a span that the judge is sure of
+_MOST = 600  # spans that are looked through, and as many single steps and short pieces of them
+_STEPS = 600  # noisy steps that stand for all
+_LOOKED_AT = 4  # steps of a span that stand for it
+_PIECE, _LONG = 3, 6  # the piece of a span of six or more that the judge is least sure of
+_LIKE = 0.5  # correlation of what is left open, from which on steps are like a span
+_SURE = 0.05  # no span is taken for surer than this
+_DISPUTE, _UNSURE = 0.25, 0.5  # when a question says so
 
 
 @dataclass(frozen=True)
@@ -69,58 +79,129 @@ def spans_of(scores: Sequence[StepScores]) -> list[tuple[int, int, int]]:
 
 
 def choose(
-    ids: Sequence[str], scores: Sequence[StepScores], n: int, labels: Sequence[Label] = ()
+    ids: Sequence[str],
+    scores: Sequence[StepScores],
+    n: int,
+    labels: Sequence[Label],
+    posterior: Posterior,
+    look: Callable[[Array], Seen],
+    acts: Array,
 ) -> list[Question]:
-    """The `n` spans whose labels teach most, given those that there are; best first."""
-    spans = spans_of(scores)
-    if len(spans) > _MOST:
-        chosen = np.random.default_rng(len(spans)).permutation(len(spans))[:_MOST]
-        spans = [spans[i] for i in np.sort(chosen)]
+    """The `n` spans whose labels teach most, given those that there are; best first.
+
+    `posterior` is what labels taught so far, `look` sees noisy steps by their numbers, `acts` (N,)
+    is whether they do anything: answers about others teach nothing.
+    """
+    if not scores:
+        return []
+    first = np.cumsum([0, *(len(judged.optimality) for judged in scores)])
+    spans = [
+        (i, a, b)
+        for i, a, b in _candidates(scores, len(labels))
+        if acts[first[i] + a : first[i] + b].any() and not _labelled(ids[i], a, b, labels)
+    ]
     if not spans:
         return []
-    said = _said(scores, spans)  # (K, S)
-    length = np.array([b - a for _, a, b in spans], float)
-    score = np.array([scores[i].optimality[a:b].mean() for i, a, b in spans])
-    doubt = np.array([_doubt(scores[i], a, b) for i, a, b in spans])
-    dispute = said.std(1) if said.shape[1] > 1 else np.zeros(len(spans))
-    far = ((said[:, None] - said[None]) ** 2).mean(2)
-    alike = np.exp(-far / (2 * (_ALIKE / 2) ** 2)).astype(np.float32)
-    # of a mixed span a person can only say that it is neither
-    worth = np.maximum(1.0 - _mixed(scores, spans), 0.05) ** 2
-    interest = length * (_LEAST + doubt + dispute)
-    covered = np.zeros(len(spans), np.float32)
-    known = np.array([_labelled(ids[i], a, b, labels) for i, a, b in spans])
-    for i in np.flatnonzero(known):
-        covered = np.maximum(covered, alike[i])
+    gains = _Gains(scores, spans, first, posterior, look, acts, len(labels))
     found: list[Question] = []
-    while len(found) < min(n, int((~known).sum()) + len(found)):
-        gain = (np.maximum(alike - covered, 0.0) * interest).sum(1)
-        gain *= np.where(known, 0.0, worth)
-        at = int(gain.argmax()) if gain.any() else int(np.flatnonzero(~known)[0])
-        episode, first, stop = spans[at]
-        stands = int(((alike[at] > 0.5) & (covered < 0.5)) @ length)
-        why = _why(scores[episode], first, stop, doubt[at], dispute[at], stands)
-        found.append(Question(ids[episode], first, stop - 1, float(score[at]), stands, why))
-        covered, known[at] = np.maximum(covered, alike[at]), True
+    for at in gains.best(n):
+        episode, start, stop = spans[at]
+        judged, stands = scores[episode], gains.stands_for[at]
+        why = _why(judged, start, stop, stands)
+        score = float(judged.optimality[start:stop].mean())
+        found.append(Question(ids[episode], start, stop - 1, score, stands, why))
     return found
 
 
-def _said(scores: Sequence[StepScores], spans: Sequence[tuple[int, int, int]]) -> Array:
-    """How high each signal rates each span among all steps, from -1 to 1. (K, S)"""
-    first = np.cumsum([0, *(len(judged.optimality) for judged in scores)])
-    found = []
-    for name in scores[0].parts or ("",):
-        each = [judged.parts[name] if name else judged.optimality for judged in scores]
-        ranks = _ranks(np.concatenate(each))
-        found.append([ranks[first[i] + a : first[i] + b].mean() for i, a, b in spans])
-    return np.array(found).T
+class _Gains:
+    """How much less would be open after an answer about each of K spans."""
+
+    def __init__(
+        self,
+        scores: Sequence[StepScores],
+        spans: Sequence[tuple[int, int, int]],
+        first: Array,
+        posterior: Posterior,
+        look: Callable[[Array], Seen],
+        acts: Array,
+        seed: int,
+    ) -> None:
+        self._spans, self.stands_for = spans, dict[int, int]()
+        p = (np.concatenate([judged.optimality for judged in scores]) + 1) / 2
+        rng = np.random.default_rng([len(spans), seed])
+        every = np.sort(rng.permutation(np.flatnonzero(acts))[:_STEPS])
+        each = [some_of(np.arange(first[i] + a, first[i] + b), _LOOKED_AT) for i, a, b in spans]
+        size = np.array([len(some) for some in each])
+        mean = np.zeros((int(size.sum()), len(spans)))
+        mean[np.arange(len(mean)), np.repeat(np.arange(len(spans)), size)] = np.repeat(
+            1 / size, size
+        )
+        steps, others = look(np.concatenate(each)), look(every)
+        self._left = mean.T @ (posterior.covariance(steps, steps) @ mean)  # (K, K)
+        self._shared = posterior.covariance(others, steps) @ mean  # (steps, K)
+        self._open = posterior.covariance_of(others)
+        self._counts = (4 * p[every] * (1 - p[every])) ** 2
+        self._each_stands_for = int(acts.sum()) / max(len(every), 1)
+        sure = np.clip(
+            [p[first[i] + a : first[i] + b].mean() for i, a, b in spans], _SURE, 1 - _SURE
+        )
+        length = np.minimum([b - a for _, a, b in spans], SPAN)
+        self._noise = 1 / (length * sure * (1 - sure) * (1 - 2 * WRONG) ** 2)
+        stays = _persistence(scores)
+        self._pure = np.array([_purity(p[first[i] + a : first[i] + b], stays) for i, a, b in spans])
+
+    def best(self, n: int) -> Iterator[int]:
+        """The numbers of spans, best first."""
+        free = np.ones(len(self._spans), bool)
+        covered = np.zeros(len(self._counts), bool)
+        episode, start, stop = np.array(self._spans).T
+        for _ in range(n):
+            if not free.any():
+                return
+            left = np.maximum(self._left.diagonal(), 0.0)
+            gain = (self._counts @ self._shared**2) / (left + self._noise) * self._pure
+            at = int(np.where(free, gain, -1.0).argmax())
+            shared, mine = self._shared[:, at].copy(), self._left[:, at].copy()
+            like = shared**2 > _LIKE**2 * left[at] * self._open
+            self.stands_for[at] = round(float((like & ~covered).sum()) * self._each_stands_for)
+            covered |= like
+            free &= (episode != episode[at]) | (start >= stop[at]) | (stop <= start[at])
+            known = 1 / (left[at] + self._noise[at])
+            self._shared -= known * np.outer(shared, mine)
+            self._left -= known * np.outer(mine, mine)
+            yield at
 
 
-def _mixed(scores: Sequence[StepScores], spans: Sequence[tuple[int, int, int]]) -> Array:
-    """How far apart a span's own steps are: standard deviation of the scores' ranks. (K,)"""
-    first = np.cumsum([0, *(len(judged.optimality) for judged in scores)])
+def _candidates(scores: Sequence[StepScores], seed: int) -> list[tuple[int, int, int]]:
+    """Some spans, and of longer ones the step and the piece that the judge is least sure of."""
+    spans = spans_of(scores)
+    if len(spans) > _MOST:
+        chosen = np.random.default_rng([len(spans), seed]).permutation(len(spans))[:_MOST]
+        spans = [spans[i] for i in np.sort(chosen)]
+    pieces = []
+    for i, a, b in spans:
+        sure = np.abs(scores[i].optimality[a:b])
+        sizes = ([1] if b - a > 1 else []) + ([_PIECE] if b - a >= _LONG else [])
+        for size in sizes:
+            at = a + int(np.convolve(sure, np.ones(size), "valid").argmin())
+            pieces.append((i, at, at + size))
+    return spans + pieces
+
+
+def _persistence(scores: Sequence[StepScores]) -> float:
+    """How like the next step a step is: correlation of their ranks, from 0 to 1."""
     ranks = _ranks(np.concatenate([judged.optimality for judged in scores]))
-    return np.array([ranks[first[i] + a : first[i] + b].std() for i, a, b in spans])
+    each = np.split(ranks, np.cumsum([len(judged.optimality) for judged in scores])[:-1])
+    here, there = (np.concatenate([x[part] for x in each]) for part in (slice(-1), slice(1, None)))
+    if len(here) < 2 or not here.std() or not there.std():
+        return 0.0
+    return float(np.clip(np.corrcoef(here, there)[0, 1], 0.0, 1.0))
+
+
+def _purity(p: Array, stays: float) -> float:
+    """How probably all steps are good or all bad, each being as the one before it so often."""
+    good = p[0] * np.prod(stays + (1 - stays) * p[1:])
+    return float(good + (1 - p[0]) * np.prod(stays + (1 - stays) * (1 - p[1:])))
 
 
 def _ranks(values: Array) -> Array:
@@ -128,13 +209,6 @@ def _ranks(values: Array) -> Array:
     from scipy.stats import rankdata
 
     return np.asarray(2 * (rankdata(values) - 0.5) / max(len(values), 1) - 1)
-
-
-def _doubt(judged: StepScores, start: int, stop: int) -> float:
-    """How unsure the judge is of a span: 1 where its score is 0."""
-    doubt = 1.0 - float(np.abs(judged.optimality[start:stop]).mean())
-    spread = 0.0 if judged.spread is None else float(judged.spread[start:stop].mean())
-    return doubt + spread
 
 
 def _labelled(episode: str, start: int, stop: int, labels: Sequence[Label]) -> bool:
@@ -147,15 +221,13 @@ def _labelled(episode: str, start: int, stop: int, labels: Sequence[Label]) -> b
     )
 
 
-def _why(
-    judged: StepScores, start: int, stop: int, doubt: float, dispute: float, stands: int
-) -> str:
+def _why(judged: StepScores, start: int, stop: int, stands: int) -> str:
     reasons = []
     parts = {name: float(part[start:stop].mean()) for name, part in judged.parts.items()}
-    if len(parts) > 1 and dispute > 0.25:
+    if len(parts) > 1 and np.std(list(parts.values())) > _DISPUTE:
         high, low = max(parts, key=parts.__getitem__), min(parts, key=parts.__getitem__)
         reasons.append(f"{high} speaks for it and {low} against it")
-    if doubt > 0.6:
+    if np.abs(judged.optimality[start:stop]).mean() < _UNSURE:
         reasons.append("the judge is unsure of it")
     reasons.append(f"{stands} steps look like it")
     return "; ".join(reasons)

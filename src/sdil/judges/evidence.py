@@ -26,7 +26,9 @@ from sdil.judges.expected import Expected
 from sdil.judges.integrity import Integrity
 from sdil.judges.joining import N_BINS, worth
 from sdil.judges.learned_value import LearnedValue
+from sdil.judges.lessons import Lessons
 from sdil.judges.likelihood import Clones
+from sdil.judges.likeness import Looks, Seen
 from sdil.judges.neighbours import told_by_neighbours
 from sdil.judges.progress import Progress
 from sdil.judges.value import Value
@@ -85,14 +87,17 @@ class Evidence(nn.Module):
         pace: Pace,
         episodes: Episodes,
         learned: LearnedValue | None = None,
+        lessons: Lessons | None = None,
     ) -> None:
-        """`learned` values states where there is no graph of them."""
+        """`learned` values states where there is no graph of them; `lessons` are those of labels,
+        where people gave any."""
         super().__init__()
         self.head, self.standardise, self.doing = head, standardise, doing
         self.clones, self.consensus = clones, consensus
         self.distance, self.progress, self.value = distance, progress, value
         self.expected, self.integrity = expected, integrity
         self.pace, self.episodes, self.learned = pace, episodes, learned
+        self.lessons = lessons
         self.outcomes = OUTCOMES if learned is None else REAL_OUTCOMES
         n = len(STEP_SIGNALS)
         double = torch.float64
@@ -116,6 +121,7 @@ class Evidence(nn.Module):
         of_value = below(state, "learned.networks")
         learned = LearnedValue(Ensemble.of_tensors(of_value)) if of_value else None
         outcomes = OUTCOMES if learned is None else REAL_OUTCOMES
+        lessons = below(state, "lessons")
         evidence = Evidence(
             make_head(action),
             Standardise(n_inputs),
@@ -130,6 +136,7 @@ class Evidence(nn.Module):
             Pace(len(state["pace.mean"])),
             Episodes(EPISODE_SIGNALS),
             learned,
+            Lessons.of_tensors(lessons) if lessons else None,
         )
         evidence.load_state_dict(state)
         return evidence
@@ -201,6 +208,42 @@ class Evidence(nn.Module):
         """How far it is from these states to the end of a clean demonstration. (B,)"""
         return self.progress.to_go(states, self.distance, self.standardise)
 
+    @torch.no_grad()
+    def look(
+        self,
+        looks: Looks,
+        windows: Windows,
+        index: Tensor,
+        told: Callable[[str], Array] | None = None,
+    ) -> Seen:
+        """These steps as likeness looks at them; `told` is what step signals say of them."""
+        told = told or (lambda name: self.tell(name, windows, index).numpy())
+        signals = {name: told(name) for name in (STEP_SIGNALS[i] for i in looks.which.tolist())}
+        odds = np.full(len(index), self._before_labels)
+        for name in self.weighed:
+            odds += self.worth(name, told(name))
+        ranks, parts, begin = looks.ranks(np.stack(list(signals.values()))), [], 0
+        for some in index.split(steps_at_once(self.standardise.mean.dtype)):
+            here = slice(begin, begin := begin + len(some))
+            states = self.standardise(windows.at(some).state)
+            actions = windows.actions_at(some)
+            parts.append(looks.see(states, actions, self.head, ranks[here], odds[here]))
+        return Seen.together(parts)
+
+    @property
+    def _before_labels(self) -> float:
+        """The log-odds of "good" that steps have beforehand, before people said anything."""
+        return self.share().odds[0] if self.lessons is None else float(self.lessons.before)
+
+    def _taught(self, windows: Windows, told: Callable[[str], Array]) -> Array:
+        """What labels change in the log-odds of all steps. (N,)"""
+        if self.lessons is None:
+            return np.zeros(len(windows))
+        every = torch.arange(len(windows))
+        return self.lessons(self.look(self.lessons.looks, windows, every, told)) + float(
+            self.lessons.shift
+        )
+
     @property
     def heard(self) -> list[str]:
         """The step signals that are heard."""
@@ -225,10 +268,11 @@ class Evidence(nn.Module):
         found: dict[str, Any] = {"optimality": np.zeros(len(windows))}
         every = torch.arange(len(windows))
         tell = cache(lambda name: self.tell(name, windows, every).numpy())  # asked more than once
-        if "step" in answers and self.heard:
-            found |= self._judge_steps(windows, tell)
+        taught = self._taught(windows, tell)
+        if "step" in answers and (self.heard or self.lessons is not None):
+            found |= self._judge_steps(windows, tell, taught)
         if "episode" in answers and self.episodes.heard:
-            told = self.of_episodes(windows, self.episodes.heard, tell)
+            told = self.of_episodes(windows, self.episodes.heard, tell, taught)
             quality, alone = self.episodes(told, windows.times.numpy())
             found |= {"quality": quality, "quality_parts": alone}
         if "integrity" in answers:
@@ -238,12 +282,14 @@ class Evidence(nn.Module):
             found["integrity"] = sound
         return JudgedSteps(**found)
 
-    def _judge_steps(self, windows: Windows, tell: Callable[[str], Array]) -> dict[str, Any]:
+    def _judge_steps(
+        self, windows: Windows, tell: Callable[[str], Array], taught: Array
+    ) -> dict[str, Any]:
         index = torch.arange(len(windows))
         each = {n: self.worth(n, tell(n)) for n in self.weighed}
         settle = self.settling(windows, index)
-        bare = np.sum(list(each.values()), 0)  # log-odds (N,)
-        bare = self.with_neighbours(windows, index, bare)
+        joined = np.sum([np.zeros(len(windows)), *each.values()], 0)  # log-odds (N,)
+        bare = self.with_neighbours(windows, index, joined) + taught
         total = settle(bare)
         prior, low, high = self.share().odds
         without = [_probability(prior + settle(bare - part)) for part in each.values()]
@@ -263,7 +309,8 @@ class Evidence(nn.Module):
         each say of it."""
         acts = ~self.doing.idles(windows, index).numpy()
         episode = (windows.times[index] == 0).cumsum(0).numpy()
-        said = log_odds[acts], episode[acts], self.share().partial, float(self.persistence)
+        share = float(_probability(np.asarray(self._before_labels)))
+        said = log_odds[acts], episode[acts], share, float(self.persistence)
         found = log_odds.copy()
         found[acts] += told_by_neighbours(*said)
         return found
@@ -286,7 +333,7 @@ class Evidence(nn.Module):
         return settle
 
     def of_episodes(
-        self, windows: Windows, names: list[str], tell: Callable[[str], Array]
+        self, windows: Windows, names: list[str], tell: Callable[[str], Array], taught: Array
     ) -> dict[str, Array]:
         """What each episode signal says of each step, by what step signals `tell` of all. (N,)"""
         index = torch.arange(len(windows))
@@ -296,8 +343,9 @@ class Evidence(nn.Module):
                 told[name] = self.pace(rates_of(windows, self.head))
             elif name == "steps":
                 settle = self.settling(windows, index, waiting=True)
-                bare = np.sum([self.worth(n, tell(n)) for n in self.weighed], 0)
-                told[name] = settle(self.with_neighbours(windows, index, bare))
+                each = [self.worth(n, tell(n)) for n in self.weighed]
+                joined = np.sum([np.zeros(len(windows)), *each], 0)
+                told[name] = settle(self.with_neighbours(windows, index, joined) + taught)
             elif name == "likelihood":
                 told[name] = tell(name)
             else:

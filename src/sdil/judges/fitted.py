@@ -19,13 +19,15 @@ from sdil.judges.asking import Question, choose
 from sdil.judges.episodes import Episodes
 from sdil.judges.evidence import EPISODE_SIGNALS, SIGNALS, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, step_level
+from sdil.judges.lessons import Posterior
+from sdil.judges.likeness import Seen
 from sdil.judges.material import windows_of
 from sdil.judges.telling import Gathered, judge_again, learn_from, rewrite
 from sdil.judging import CrossJudged, FittedJudge, Signal
 from sdil.labels import LABELS, Label, check_labels
 from sdil.relative import Relative
 from sdil.scores import JudgedSteps
-from sdil.spaces import Spaces
+from sdil.spaces import Array, Spaces
 from sdil.training import below, nest, not_below
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
@@ -62,7 +64,8 @@ class EvidenceJudge(FittedJudge):
         self.cross_judged, self.gathered = cross_judged, gathered
         self.labels = dict(labels or {})
         """How many answers of people it knows, of each kind."""
-        self.good_share = evidence.share() if evidence.heard else None
+        knows = bool(evidence.heard or evidence.lessons is not None)
+        self.good_share = evidence.share() if knows else None
         self._inputs, self._relative = inputs, relative
         self._double = (
             Evidence.of_tensors(evidence.state_dict(), spaces.action).double().requires_grad_(False)
@@ -75,23 +78,19 @@ class EvidenceJudge(FittedJudge):
         All labels that count are given, not only new ones: it begins from what it thought before
         it was told anything. Without any it is what it was then.
         """
-        if self.gathered is None:
-            raise InputError(
-                "this judge kept nothing that labels could be held against: it was made before "
-                "there were labels, or its signals say nothing of the noisy steps; judge anew"
-            )
-        check_labels(labels, self.gathered.episodes)
-        told = learn_from(self.gathered, labels)
+        gathered = self._kept()
+        check_labels(labels, gathered.episodes)
+        told = learn_from(gathered, labels)
         evidence = Evidence.of_tensors(self.evidence.state_dict(), self.spaces.action)
-        rewrite(evidence, self.gathered, told)
+        rewrite(evidence, gathered, told)
         told_so = EvidenceJudge(
             self.inner_spaces,
             evidence,
             self._inputs,
             relative=self._relative,
             odd=self.odd,
-            cross_judged=judge_again(self.cross_judged, self.gathered, self.evidence, evidence),
-            gathered=self.gathered,
+            cross_judged=judge_again(self.cross_judged, gathered, self.evidence, evidence),
+            gathered=gathered,
             labels={name: sum(label.label == name for label in labels) for name in LABELS}
             if labels
             else None,
@@ -109,7 +108,23 @@ class EvidenceJudge(FittedJudge):
         self, demos: Demonstrations, n: int = 20, labels: Sequence[Label] = ()
     ) -> list[Question]:
         """The noisy spans that a person should label next, best first, beside those labelled."""
-        return choose(demos.noisy.ids, self.score(demos.noisy), n, labels)
+        gathered, scores = self._kept(), self.score(demos.noisy)
+        windows = self._windows(demos.noisy)
+        posterior = gathered.posterior(labels) or Posterior.of_nothing()
+
+        def look(steps: Array) -> Seen:
+            return self.evidence.look(gathered.looks, windows, torch.from_numpy(steps))
+
+        acts = ~self.evidence.doing.idles(windows, torch.arange(len(windows))).numpy()
+        return choose(demos.noisy.ids, scores, n, labels, posterior, look, acts)
+
+    def _kept(self) -> Gathered:
+        if self.gathered is None:
+            raise InputError(
+                "this judge kept nothing that labels could be held against: it was made before "
+                "labels taught so, or its signals say nothing of the noisy steps; judge anew"
+            )
+        return self.gathered
 
     @property
     def _asked(self) -> list[str]:
@@ -137,7 +152,7 @@ class EvidenceJudge(FittedJudge):
     @cached_property
     def unknown(self) -> Mapping[str, str]:  # type: ignore[override]  # elsewhere an attribute
         silent = {}
-        if not self.evidence.heard:
+        if not self.evidence.heard and self.evidence.lessons is None:
             silent["step"] = (
                 "which steps are good is unknown: no signal predicts the actions of clean groups "
                 "that it never saw better than the same actions dealt out anew; give more clean "
@@ -241,8 +256,6 @@ def _as_text(tensor: Tensor) -> str:
 def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[str]) -> Signal:
     heard = evidence.heard
     if np.isnan(ground.figure):
-        if name in heard:
-            return Signal(name, True, "people's labels speak for it")
         return Signal(name, False, "it says nothing of these demonstrations")
     others = "the same actions dealt out anew" if evidence.learned is None else "those of others"
     told = (
@@ -251,9 +264,7 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
     )
     level = step_level(name, int(ground.groups), beside=bool(set(heard) - {name}))
     if name in heard:
-        if ground.heard(level) and name not in strangers:
-            return Signal(name, True, told)
-        return Signal(name, True, f"{told}; people's labels speak for it")
+        return Signal(name, True, told)
     if name == "likelihood" and "consensus" in heard:
         return Signal(name, True, f"{told}; heard as a part of consensus")
     if name in strangers:

@@ -28,7 +28,7 @@ from sdil.judges.hearing import (
 from sdil.judges.joining import bin_middles, estimate_good_share, weigh_signals, worth
 from sdil.judges.material import Material
 from sdil.judges.neighbours import find_persistence
-from sdil.judges.telling import IDLING, WAITING, Gathered
+from sdil.judges.telling import IDLING, WAITING, Gathered, look_at
 from sdil.judges.witnesses import GatheringFields, Witnesses
 from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import episodes_of
@@ -239,26 +239,26 @@ class Gathering:
         )
 
     def gathered(self, demos: Demonstrations) -> Gathered | None:
-        """What was said of steps, kept for when people label some; None: nobody said anything."""
+        """How steps are seen, kept for when people label some; None: nobody said anything."""
         material, noisy = self.material, self._acting[1]
         steps = np.concatenate([material.reference, material.noisy])
         names = [n for n in self.told if len(noisy) and not np.isnan(self.told[n][noisy]).all()]
         if not names:
             return None
-        index = torch.from_numpy(noisy)
-        final = [self.final.tell(n, material.windows, index).numpy() for n in names]
+        told = {name: self.told[name] for name in names}
+        n_clean = len(material.reference)
+        looks, seen = look_at(self.final, material.windows, told, steps, n_clean)
         rows = [STEP_SIGNALS.index(n) for n in names]
         return Gathered(
-            names=tuple(names),
-            signals=np.stack([self.told[n][steps] for n in names]).astype(np.float32),
-            middles=np.stack([bin_middles(signal) for signal in final]),
             log_odds=self.final.log_odds[rows].numpy().copy(),
             share=self.final.share(),
             idling=self.final.idling.numpy().copy(),
             acts=self.acts[steps],
-            n_clean=len(material.reference),
+            n_clean=n_clean,
             place=np.where(steps < material.n_train, steps, -1),
             episodes=episodes_of(demos),
+            looks=looks,
+            seen=seen,
         )
 
     def _odd_by_steps(self) -> dict[str, str]:

@@ -33,20 +33,12 @@ _FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
 
 
-def weigh_signals(
-    clean: list[Array],
-    noisy: list[Array],
-    good_share: float,
-    *,
-    known: Array | None = None,
-    count: Array | float = 1.0,
-) -> list[Array]:
+def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> list[Array]:
     """The log-odds of "good" that each of ten bins of each signal is worth.
 
     Bins hold equal numbers of noisy steps (N,). Expectation-maximisation over the noisy steps,
     begun at the mean of their ranks; clean steps (R,) are good. Within a signal more is never
-    worse. How probably a noisy step is good may be `known` (N,), NaN where it is not: such a step
-    keeps it, and counts as `count` (N,) others.
+    worse.
     """
     from scipy.stats import rankdata
     from sklearn.isotonic import IsotonicRegression
@@ -62,18 +54,14 @@ def weigh_signals(
     prior = np.log(good_share / (1 - good_share))
     p = 0.05 + 0.9 * rankdata(ranks) / n
     log_odds = [np.zeros(N_BINS) for _ in noisy]
-    told = np.zeros(n, bool) if known is None else ~np.isnan(known)
-    weight = np.where(told, count, 1.0)
     for _ in range(_ROUNDS):
-        if known is not None:
-            p = np.where(told, known, p)
         total = np.full(n, prior)
         for i, (of_clean, of_noisy) in enumerate(zip(good_bins, bins, strict=True)):
             tells = of_noisy >= 0
             share = np.bincount(of_noisy[tells], minlength=N_BINS) / max(tells.sum(), 1)
-            good = np.bincount(of_noisy[tells], (weight * p)[tells], N_BINS) + _FEW * share
+            good = np.bincount(of_noisy[tells], p[tells], N_BINS) + _FEW * share
             good += _ANCHOR * np.bincount(of_clean[of_clean >= 0], minlength=N_BINS)
-            bad = np.bincount(of_noisy[tells], (weight * (1 - p))[tells], N_BINS) + _FEW * share
+            bad = np.bincount(of_noisy[tells], (1 - p)[tells], N_BINS) + _FEW * share
             used = share > 0
             ratio = np.log(good[used] / good.sum()) - np.log(bad[used] / bad.sum())
             found = np.zeros(N_BINS)

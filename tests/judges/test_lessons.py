@@ -1,0 +1,113 @@
+"""What labelled steps teach of others like them, in numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from sdil.judges.asking import _persistence, _purity
+from sdil.judges.lessons import WRONG, Posterior
+from sdil.judges.likeness import Looks, Seen, likeness, quantile_grid, some_of
+from sdil.scores import StepScores
+
+
+def seen(n: int, *, seed: int = 0, apart: float = 1.0) -> Seen:
+    draw = np.random.default_rng(seed)
+    return Seen(
+        apart * draw.normal(size=(n, 3)),
+        draw.uniform(-1, 1, (n, 2)),
+        10.0 * np.eye(2)[draw.integers(2, size=n)],
+        draw.normal(size=n),
+    )
+
+
+def one(state=(0.0,), ranks=(0.5, -0.5), action=(10.0, 0.0), odds=1.0) -> Seen:
+    return Seen(np.array([state]), np.array([ranks]), np.array([action]), np.array([odds]))
+
+
+def test_likeness_by_hand():
+    common = 0.7**2 + 0.4**2 + 2.0**2 * 0.5
+    assert likeness(one(), one())[0, 0] == pytest.approx(common + 2 * 2.6**2)
+    other_action = likeness(one(), one(action=(0.0, 10.0)))[0, 0]
+    assert other_action == pytest.approx(common)
+    moved = likeness(one(), one(state=(0.3,)))[0, 0]  # as far as states are near
+    assert moved == pytest.approx(common + 2.6**2 * (1 + np.exp(-0.5)))
+    rated = likeness(one(), one(ranks=(-0.5, 0.5)))[0, 0]  # squared distance 2, width 2 * .25 * 2
+    plain = 0.7**2 + 0.4**2 - 2.0**2 * 0.5
+    assert rated == pytest.approx(plain + 2.6**2 * (1 + np.exp(-2.0)))
+    sure = likeness(one(odds=9.0), one(odds=5.0))[0, 0] - likeness(one(), one())[0, 0]
+    assert sure == pytest.approx(0.4**2 * (4 * 4 - 1))  # beyond 4 log-odds are not told apart
+
+
+def test_likeness_is_a_covariance():
+    steps = seen(40)
+    assert np.linalg.eigvalsh(likeness(steps, steps)).min() > -1e-9
+
+
+@pytest.mark.parametrize("said", [0.0, 1.0, 0.3])
+def test_one_label_moves_a_step_to_the_mode(said):
+    step = one(odds=-0.5)
+    wide = likeness(step, step)[0, 0]
+
+    def loss(change: float) -> float:
+        q = WRONG + (1 - 2 * WRONG) / (1 + np.exp(0.5 - change))
+        return -(said * np.log(q) + (1 - said) * np.log(1 - q)) + change**2 / (2 * wide)
+
+    found = Posterior.of(step, np.array([said]), np.array([1.0]))
+    best = minimize_scalar(loss, bounds=(-10, 10), method="bounded", options={"xatol": 1e-9}).x
+    assert found.change(step)[0] == pytest.approx(best, abs=1e-3)
+
+
+def test_what_is_left_open_by_hand():
+    step = one(odds=0.0)
+    wide = likeness(step, step)[0, 0]
+    found = Posterior.of(step, np.array([0.5]), np.array([1.0]))  # nothing moves: p is 0.5
+    tells = (0.8 * 0.25) ** 2 / 0.25
+    left = found.covariance(step, step)[0, 0]
+    assert left == pytest.approx(wide - wide**2 * tells / (1 + wide * tells), rel=1e-4)
+    assert found.covariance_of(step)[0] == pytest.approx(left)
+    nothing = Posterior.of_nothing()
+    assert nothing.covariance(step, step)[0, 0] == wide
+    assert nothing.change(step)[0] == 0.0
+
+
+def test_labels_only_ever_close_what_was_open():
+    steps = seen(30, apart=0.3)
+    found = Posterior.of(steps.at(np.arange(10)), np.arange(10) % 2.0, np.ones(10))
+    before = Posterior.of_nothing().covariance_of(steps)
+    after = found.covariance_of(steps)
+    assert (after <= before + 1e-9).all()
+    assert after[:10].sum() < 0.8 * before[:10].sum()
+    np.testing.assert_allclose(found.change(steps)[:10] > 0, np.arange(10) % 2 == 1)
+
+
+def test_ranks_by_hand():
+    signals = np.array([np.arange(41.0), np.r_[np.zeros(21), np.ones(20)]])
+    looks = Looks.learn([0, 2], signals, np.random.default_rng(0).normal(size=(50, 3)))
+    np.testing.assert_allclose(quantile_grid(signals)[0], np.arange(41))
+    found = looks.ranks(np.array([[0.0, 20.0, 99.0, np.nan], [0.0, 1.0, -1.0, np.nan]]))
+    np.testing.assert_allclose(found[:, 0], [-1, 0, 1, 0])
+    np.testing.assert_allclose(found[:, 1], [-0.5, 0.525, -1, 0])  # equals stand at their middle
+    assert looks.directions.shape == (3, 3)
+
+
+def test_some_of_them():
+    assert some_of(np.arange(5), 8).tolist() == [0, 1, 2, 3, 4]
+    assert some_of(np.arange(9), 3).tolist() == [0, 4, 8]
+
+
+def test_purity_by_hand():
+    assert _purity(np.array([0.5, 0.5]), 0.0) == pytest.approx(0.5)
+    assert _purity(np.array([0.5, 0.5]), 1.0) == pytest.approx(1.0)
+    assert _purity(np.array([0.9]), 0.3) == pytest.approx(1.0)  # of one step nobody is unsure
+    assert _purity(np.array([0.5, 0.5]), 0.5) == pytest.approx(0.75)
+
+
+def test_persistence():
+    def judged(*values: float) -> StepScores:
+        return StepScores(np.array(values))
+
+    assert _persistence([judged(-1, -1, -1), judged(1, 1, 1)]) == pytest.approx(1.0)
+    assert _persistence([judged(-1, 1, -1, 1)]) == 0.0  # never as the one before
+    assert _persistence([judged(0.5)]) == 0.0
