@@ -10,7 +10,18 @@ import pytest
 import torch
 
 from sdil import BC, SDIL, Demonstrations, ScoredBC, Trajectory, load_policy
-from sdil.algorithms.trust import EXPONENTS, Trust, find_trust, smallest_exponent, trust_all
+from sdil.algorithms.trust import (
+    EXPONENTS,
+    HELD,
+    NOTHING,
+    POOLING,
+    Trust,
+    Way,
+    find_trust,
+    propose,
+    smallest_exponent,
+    trust_all,
+)
 from sdil.algorithms.weighing import lengths_across_folds
 from sdil.judging import CrossJudged, FittedJudge, GoodShare
 from sdil.skills.discovery import Discovery
@@ -87,17 +98,37 @@ def test_the_exponent_is_the_smallest_with_which_few_bad_steps_are_drawn():
         assert (bad <= 0.15) == (exponent >= chosen)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sharp", "wanted"),
-    [(0.0, 0.95, {0.0}), (0.5, 0.95, {0.5, 1.0, 2.0, 4.0}), (1.0, 0.98, {None})],
-)
-def test_trust_follows_the_data(wrong, sharp, wanted):
+def test_what_noisy_steps_weigh():
+    good = np.array([[0.5, 1.0, 0.0, 0.5], [0.0, 0.1, 0.0, 0.1]])
+    assert not NOTHING.weigh(good, 10).any()
+    np.testing.assert_array_equal(POOLING.weigh(good, 1), 1.0)
+    np.testing.assert_array_equal(Way(2.0).weigh(good, 1), good**2)
+    held = Way(1.0, 0.5).weigh(good, 2)  # together at most half of two clean steps
+    np.testing.assert_allclose(held, [[0.25, 0.5, 0.0, 0.25], [0.0, 0.1, 0.0, 0.1]])
+    assert not Way(1.0, 0.5).weigh(np.zeros((2, 4)), 2).any()
+    assert [w.pools for w in (NOTHING, POOLING, Way(0.0, 1.0), Way(1.0))] == [False, True, 0, 0]
+
+
+def test_what_a_judge_proposes():
+    assert propose(np.full(100, 0.95)) == POOLING
+    assert propose(np.repeat([0.9, 0.3], [90, 10])) == Way(0.25)  # few are bad
+    assert propose(np.repeat([0.9, 0.3], 50)) == HELD  # steps must be sure
+    assert propose(np.full(100, 0.5)) == NOTHING
+
+
+@pytest.mark.parametrize(("wrong", "sharp"), [(0.0, 0.95), (0.5, 0.95), (1.0, 0.98)])
+def test_trust_follows_the_data(wrong, sharp):
     demos, good = world(wrong)
     trust = find_trust(demos, Told(np.where(good, sharp, 1 - sharp)), None, FIELDS, seed=0)
-    assert trust.exponent in wanted
-    assert {None, 0.0, 1.0, 4.0, trust.exponent} == {e for e, _ in trust.tried}
-    share = trust.weights.sum() / demos.noisy.n_steps
-    assert share == pytest.approx(1 - wrong, abs=0.2)
+    if wrong == 0:
+        assert trust.way == POOLING
+    elif wrong == 1:
+        assert trust.way == NOTHING
+    else:
+        assert trust.way.exponent == 1
+        assert trust.weights[good].sum() > 10 * trust.weights[~good].sum()
+    assert {NOTHING, HELD, POOLING, trust.way} <= {way for way, _ in trust.tried}
+    assert trust.weights.max() == (0.0 if wrong == 1 else pytest.approx(trust.weights[good].max()))
     assert 100 <= trust.updates <= 400
 
 
@@ -106,19 +137,19 @@ def test_who_praises_a_bad_set_is_not_believed():
     """Clean groups that were left out have the last word."""
     demos, good = world(0.8)
     trust = find_trust(demos, Told(np.full(len(good), 0.99)), None, FIELDS, seed=0)
-    assert trust.exponent is None
+    assert trust.way == NOTHING
     assert not trust.weights.any()
     good_ones, good = world(0.0, clean=3)
     trust = find_trust(good_ones, Told(np.full(len(good), 0.4)), None, FIELDS, seed=0)
-    assert trust.exponent is not None  # and who damns a good one neither
+    assert trust.way != NOTHING  # and who damns a good one neither
 
 
 @pytest.mark.slow
 def test_where_the_judge_is_silent_it_is_all_or_nothing():
-    for wrong, wanted in ((0.0, 0.0), (0.9, None)):
+    for wrong, wanted in ((0.0, POOLING), (0.9, NOTHING)):
         demos, good = world(wrong, clean=3)
         silent = Told(np.full(len(good), 0.5), unknown=("step",))
-        assert find_trust(demos, silent, None, FIELDS, seed=0).exponent == wanted
+        assert find_trust(demos, silent, None, FIELDS, seed=0).way == wanted
 
 
 @pytest.mark.slow
@@ -128,7 +159,8 @@ def test_the_lower_end_of_the_share_counts():
     sure, unsure = GoodShare(0.7, 0.7, 0.7), GoodShare(0.7, 0.2, 0.9)
     bold = find_trust(demos, Told(told, sure), None, FIELDS, seed=0)
     cautious = find_trust(demos, Told(told, unsure), None, FIELDS, seed=0)
-    assert cautious.weights.sum() < bold.weights.sum()
+    bad = [trust.weights[~good].sum() / trust.weights.sum() for trust in (cautious, bold)]
+    assert bad[0] < bad[1] / 2
 
 
 @pytest.mark.slow
@@ -140,9 +172,9 @@ def test_groups_that_are_left_out_are_not_seen_through_the_judge(monkeypatch):
     fold = np.arange(5)
     own = CrossJudged(wrong_by_fold, fold, demos.fingerprint(rewards=False))
     judge = Told(told, cross_judged=own)
-    assert find_trust(demos, judge, None, FIELDS, seed=0).exponent is None
+    assert find_trust(demos, judge, None, FIELDS, seed=0).way == NOTHING
     judge.cross_judged = CrossJudged(wrong_by_fold, fold, "other demonstrations")
-    assert find_trust(demos, judge, None, FIELDS, seed=0).exponent is not None
+    assert find_trust(demos, judge, None, FIELDS, seed=0).way != NOTHING
 
 
 def test_steps_are_drawn_by_what_they_weigh():
@@ -158,7 +190,7 @@ def test_validation_tells_instead_where_it_is_given():
     demos, good = world(0.5)
     valid, _ = world(0.0, seed=9)
     trust = find_trust(demos, Told(np.where(good, 0.95, 0.05)), valid, FIELDS, seed=0)
-    assert trust.exponent is not None
+    assert trust.way != NOTHING
     assert trust_all(demos, valid, FIELDS, seed=0).updates is None
 
 
@@ -258,7 +290,7 @@ def test_history_is_seen_where_looking_back_helps(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:discovery failed")
 def test_what_overfits_at_once_is_discovered_for_as_short(monkeypatch):
-    short = Trust(0.0, np.zeros(0), 50, 1.0, looking_back_helps=False, tried=())
+    short = Trust(POOLING, np.zeros(0), 50, 1.0, looking_back_helps=False, tried=())
     monkeypatch.setattr("sdil.algorithms.sdil.trust_all", lambda *_, **__: short)
     epochs = []
     learner = replace(QUICK_SDIL, min_updates=100, max_updates=400, discovery_min_updates=300)
@@ -297,7 +329,8 @@ def test_skills_are_discovered_on_what_is_trusted(monkeypatch):
         (1.0, replace(QUICK_SDIL, discovers_from="all"), False),
         (0.0, QUICK_SDIL, False),
     ):
-        trust = Trust(exponent, weights if exponent else weights + 1, 20, 1.0, False, ())
+        weighed = weights if exponent else weights + 1
+        trust = Trust(Way(exponent), weighed, 20, 1.0, False, ())
         monkeypatch.setattr(SDIL, "_find_trust", lambda *_, found=trust: found)
         drawn.clear()
         judge = Told(np.full(len(good), 0.6))

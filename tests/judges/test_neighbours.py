@@ -66,7 +66,8 @@ def made(rng, persistence, n=400, length=25, good_share=0.6):
     for t in range(1, length):
         same, fresh = rng.random(n) < persistence, rng.random(n) < good_share
         good[:, t] = np.where(same, good[:, t - 1], fresh)
-    log_odds = np.where(good, 1.0, -1.0) * 1.5 * (rng.random(good.shape) < 0.8)
+    right = rng.random(good.shape) < 0.8
+    log_odds = np.where(good == right, 1.0, -1.0) * np.log(0.8 / 0.2)
     return log_odds.ravel(), np.repeat(np.arange(n), length), good.ravel()
 
 

@@ -166,7 +166,8 @@ class Gathering:
                 seed=self.seed,
             )
             totals = self._joined(share.partial)[0]
-        self.final.good_share.copy_(torch.tensor([share.point, share.low, share.high]))
+        point = [share.point, share.low, share.high]
+        self.final.good_share.copy_(torch.tensor(point, dtype=torch.float64))
         found = find_persistence(totals[noisy], material.trajectory[noisy], share.partial)
         self.final.persistence.fill_(found)
         totals = self.final.with_neighbours(material.windows, torch.arange(len(totals)), totals)

@@ -17,7 +17,7 @@ from sdil.spaces import Array
 REACH = 16
 """Steps to either side that are listened to: by half a persistence the others say nothing."""
 _BELIEVED = 1 / 3
-_ROUNDS, _MOST = 5, 0.98
+_ROUNDS, _MOST = 20, 0.98
 _ENOUGH = 100_000  # noisy steps to find the persistence from
 
 
