@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def by_counting(log_odds, good_share, persistence):
     total = 0.0
     for way in product((True, False), repeat=n):
         p = good_share if way[0] else 1 - good_share
-        for before, after in zip(way, way[1:], strict=False):
+        for before, after in pairwise(way):
             fresh = good_share if after else 1 - good_share
             p *= persistence * (before == after) + (1 - persistence) * fresh
         p *= np.exp(sum(x for x, is_good in zip(log_odds, way, strict=True) if is_good))
