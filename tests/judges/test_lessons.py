@@ -92,6 +92,18 @@ def test_ranks_by_hand():
     assert looks.directions.shape == (3, 3)
 
 
+def test_many_inputs_are_seen_by_their_main_directions():
+    draw = np.random.default_rng(0)
+    states = draw.normal(size=(200, 2)) @ draw.normal(size=(2, 40))
+    looks = Looks.learn([0], draw.normal(size=(1, 200)), states)
+    assert looks.directions.shape == (40, 24)
+    assert looks.directions.is_contiguous()  # no other tensor can be saved
+    where = (states - states.mean(0)) @ looks.directions.numpy()
+    np.testing.assert_allclose(where[:, 2:], 0, atol=1e-9)  # there are but two of them
+    far = ((where[:100, None] - where[None, 100:]) ** 2).sum(2)
+    assert np.median(far) == pytest.approx(1, abs=0.15)
+
+
 def test_some_of_them():
     assert some_of(np.arange(5), 8).tolist() == [0, 1, 2, 3, 4]
     assert some_of(np.arange(9), 3).tolist() == [0, 4, 8]

@@ -119,7 +119,7 @@ class Looks(nn.Module):
             torch.tensor(which),
             torch.from_numpy(grid),
             torch.from_numpy(centre),
-            torch.from_numpy(directions),
+            torch.from_numpy(np.ascontiguousarray(directions)),  # only such are saved
         )
 
     def see(
