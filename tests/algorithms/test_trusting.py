@@ -110,10 +110,23 @@ def test_what_noisy_steps_weigh():
 
 
 def test_what_a_judge_proposes():
-    assert propose(np.full(100, 0.95)) == POOLING
-    assert propose(np.repeat([0.9, 0.3], [90, 10])) == Way(0.25)  # few are bad
-    assert propose(np.repeat([0.9, 0.3], 50)) == HELD  # steps must be sure
-    assert propose(np.full(100, 0.5)) == NOTHING
+    assert propose(np.full(100, 0.95), 10) == POOLING
+    assert propose(np.repeat([0.9, 0.3], [90, 10]), 10) == Way(0.25)  # few are bad
+    assert propose(np.repeat([0.9, 0.3], 50), 10) == HELD  # steps must be sure
+    assert propose(np.full(100, 0.5), 10) == NOTHING
+    hardly_any = np.repeat([0.9, 0.1], [3, 97])
+    assert smallest_exponent(hardly_any) == 4.0
+    assert propose(hardly_any, 10) == Way(4.0)  # half as many as clean ones would be bad ones
+
+
+def test_held_ways_need_a_judge_that_expects_few_bad_steps():
+    """Of all that are drawn, a third or a half of it noisy ones."""
+    for at_most, drawn in ((0.5, 1 / 3), (1.0, 1 / 2)):
+        for bad in (0.2, 0.3, 0.4):
+            way = Way(1.0, at_most)
+            assert way.is_bearable(np.full(1000, 1 - bad), 100) == (drawn * bad <= 0.12)
+    assert Way(1.0).is_bearable(np.full(1000, 0.1), 100)  # clean groups will tell
+    assert NOTHING.is_bearable(np.zeros(10), 1)
 
 
 @pytest.mark.parametrize(("wrong", "sharp"), [(0.0, 0.95), (0.5, 0.95), (1.0, 0.98)])
@@ -127,7 +140,9 @@ def test_trust_follows_the_data(wrong, sharp):
     else:
         assert trust.way.exponent == 1
         assert trust.weights[good].sum() > 10 * trust.weights[~good].sum()
-    assert {NOTHING, HELD, POOLING, trust.way} <= {way for way, _ in trust.tried}
+    tried = {way for way, _ in trust.tried}
+    assert {NOTHING, POOLING, Way(1.0), trust.way} <= tried
+    assert (HELD in tried) == (wrong < 1)
     assert trust.weights.max() == (0.0 if wrong == 1 else pytest.approx(trust.weights[good].max()))
     assert 100 <= trust.updates <= 400
 

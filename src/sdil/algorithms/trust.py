@@ -7,16 +7,18 @@ together may also be held to weigh no more than a part of what the clean ones do
 steps then teach what the few trusted ones never show, and do not outvote them.
 
 The judge proposes. The smallest exponent is looked for with which hardly any bad step is drawn, by
-p itself: so it follows the share of good steps and how well the judge tells them apart. Under 1 it
-is taken as it is; where steps must be surer than that, p itself is, and the noisy set is held to
-half the weight of the clean one; where none does, noisy steps are left alone.
+p itself: so it follows the share of good steps and how well the judge tells them apart. Where steps
+must be as sure as p itself says, or surer, p is taken and the noisy set is held to half the weight
+of the clean one, unless too many bad steps are to be expected even so; where none will do, noisy
+steps are left alone.
 
 Clean groups that were left out have the last word: where small clones predict them clearly better
 that trust noisy steps otherwise, the most cautious of these ways is gone that is not clearly worse
-than the best. A judge that says nothing of steps needs not be contradicted clearly. p of a step is
-then told by those who never saw these groups. They also tell whether it helps to look back, and
-after how many updates training ends. Nothing is held out in the end: whoever asks trains on
-everything.
+than the best. Held ways that the judge expects too many bad steps of are not tried: a few do no
+harm to likelihood, which any others smooth, and lead a policy astray. A judge that says nothing of
+steps needs not be contradicted clearly. p of a step is then told by those who never saw these
+groups. They also tell whether it helps to look back, and after how many updates training ends.
+Nothing is held out in the end: whoever asks trains on everything.
 """
 
 from __future__ import annotations
@@ -54,6 +56,14 @@ class Way(NamedTuple):
         total = np.maximum(weights.sum(-1, keepdims=True), 1e-9)
         return np.asarray(weights * np.minimum(1.0, self.at_most * n_clean / total))
 
+    def is_bearable(self, good: Array, n_clean: int) -> bool:
+        """Whether the judge expects few bad steps among all that are drawn; of what is not held
+        back, clean groups decide."""
+        weights = self.weigh(good, n_clean)
+        bad = float((weights * (1 - good)).sum())
+        most = MOST_BAD_OF_ALL * (n_clean + float(weights.sum()))
+        return self.at_most == math.inf or bad <= most
+
     @property
     def pools(self) -> bool:
         """Whether noisy steps count like clean ones."""
@@ -64,9 +74,10 @@ EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 NOTHING, POOLING, HELD = Way(None), Way(0.0), Way(1.0, 0.5)
 _TRIED = (NOTHING, HELD, Way(1.0, 1.0), Way(0.0, 1.0), Way(1.0), POOLING)
 """Beside what the judge proposes, the most cautious first."""
-_SILENT = (NOTHING, Way(0.0, 1.0), POOLING)  # where it says nothing of steps
+_SILENT = (NOTHING, POOLING)  # where it says nothing of steps
 _WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough to overrule a judge
 MOST_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
+MOST_BAD_OF_ALL = 0.12  # where they are held to a part: of all steps that are drawn
 
 
 class TrustFields(Protocol):
@@ -136,11 +147,12 @@ def find_trust(
     told = judge.optimality(demos.all)[demos.clean.n_steps :].double().numpy()
     good, n_clean = _cautious((1 + told) / 2, judge), demos.clean.n_steps
     silent = "step" in judge.unknown
-    first = NOTHING if silent else propose(good)
+    first = NOTHING if silent else propose(good, n_clean)
     given = _to_try_on(demos, judge, valid, good, seed)
     if given is None:
         return _untried(first, good, n_clean)
-    ways = tuple(dict.fromkeys([first, *(_SILENT if silent else _TRIED)]))
+    tried = [way for way in _TRIED if way.is_bearable(good, n_clean)]
+    ways = tuple(dict.fromkeys([first, *(_SILENT if silent else tried)]))
     found = _fit(given, ways, fields, look_back=0, seed=seed)
     best = int(found.nll.mean(1).argmin())
     if not silent:
@@ -153,14 +165,15 @@ def find_trust(
     else:
         before = found.nll[best], int(found.updates[best]), float(found.temperature[best])
         updates, temperature, helps = _look_back(given, way, before, fields, seed, always=always)
-    tried = tuple(zip(ways, found.nll.mean(1).tolist(), strict=True))
-    return Trust(way, way.weigh(good, n_clean), updates, temperature, helps, tried)
+    weights, by_nll = way.weigh(good, n_clean), zip(ways, found.nll.mean(1).tolist(), strict=True)
+    return Trust(way, weights, updates, temperature, helps, tuple(by_nll))
 
 
-def propose(good: Array) -> Way:
+def propose(good: Array, n_clean: int) -> Way:
     """What the judge speaks for, by p of each noisy step."""
     exponent = smallest_exponent(good)
-    return HELD if exponent is not None and exponent >= 1 else Way(exponent)
+    holds = exponent is not None and exponent >= 1 and HELD.is_bearable(good, n_clean)
+    return HELD if holds else Way(exponent)
 
 
 def smallest_exponent(good: Array) -> float | None:
