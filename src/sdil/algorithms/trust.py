@@ -72,7 +72,7 @@ class Way(NamedTuple):
 
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 NOTHING, POOLING, HELD = Way(None), Way(0.0), Way(1.0, 0.5)
-_TRIED = (NOTHING, HELD, Way(1.0, 1.0), Way(0.0, 1.0), Way(1.0), POOLING)
+_TRIED = (NOTHING, HELD, Way(4.0), Way(1.0, 1.0), Way(0.0, 1.0), Way(1.0), POOLING)
 """Beside what the judge proposes, the most cautious first."""
 _SILENT = (NOTHING, POOLING)  # where it says nothing of steps
 _WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough to overrule a judge
