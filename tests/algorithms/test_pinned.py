@@ -9,7 +9,8 @@ because the judge was rebuilt (issue 19): scores and spreads, and all weights of
 draw by these scores and from where the judge's random numbers end; and once more because trust
 follows the data and nothing is held out, and because skills are discovered on what is trusted
 (issue 20). Once more on 2026-11-17: who is heard by few and by plenty of clean groups, and the
-share of good steps by seven lines (issue 19).
+share of good steps by seven lines (issue 19). Once more on 2026-11-18: what neighbouring steps say
+of a step (issue 19), and noisy steps that are held to a part of the clean ones' weight (issue 20).
 """
 
 from __future__ import annotations
