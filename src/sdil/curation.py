@@ -290,8 +290,11 @@ def _cut(whole: Trajectory, piece: Piece) -> Trajectory:
 def _why_nothing(values: Array, by: By, kept: list[Array], min_length: int, which: str) -> str:
     chosen = sum(int(mask.sum()) for mask in kept)
     if not chosen:
-        what = f"; the highest score of a {by} is {float(values.max()):.3f}" if len(values) else ""
-        return f"nothing of the {which} set would be kept{what}"
+        one = f"an {by}" if by == "episode" else f"a {by}"
+        highest = (
+            f"; the highest score of {one} is {float(values.max()):.3f}" if len(values) else ""
+        )
+        return f"nothing of the {which} set would be kept{highest}"
     return (
         f"nothing of the {which} set would be kept: {chosen} steps are chosen, but no "
         f"{min_length} of them in a row; lower min_length"
