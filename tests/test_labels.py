@@ -274,6 +274,7 @@ def test_spans_that_are_called_good_are_a_clean_set():
     assert demos.noisy.ids == ("n0", "n1", "n2")
     assert demos.clean.ids == ("n0 from 1", "n1 from 0", "n1 from 3")
     assert demos.clean.groups == ("noisy:n0", "noisy:n1", "noisy:n1")
+    assert demos.noisy.groups == ("noisy:n0", "noisy:n1", "noisy:n2")  # left out with their spans
     assert [t.observations[:, 0].tolist() for t in demos.clean] == [
         [1, 2, 3],
         [10, 11],

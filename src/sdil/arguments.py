@@ -103,6 +103,10 @@ def _is(value: Any, kind: Any) -> bool:
 
 def data_of_run(folder: Path) -> str:
     """The demonstrations that a run or a judgement was made of."""
+    if not folder.exists():
+        raise InputError(
+            f"{folder} does not exist; 'sdil judge' and 'sdil train' make such folders"
+        )
     if not (folder / "run.json").exists():
         raise InputError(f"{folder} does not say what it was made from; pass --data FOLDER")
     return str(read_run(folder)["data"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +142,8 @@ def clean_from_labels(
     """Demonstrations where nobody has a clean set: the spans of noisy episodes that people call
     good are it, and all noisy episodes are the noisy set, under their own names.
 
-    A span is of the group of its episode, so that what is learned from one is never tried on the
-    other. Where a step is called bad too it is none of them.
+    A span is of the group of its episode, as is the episode, so that what is learned from one is
+    never tried on the other. Where people differ, more must say good than bad.
     """
     named = {episode.id or str(number): episode for number, episode in enumerate(noisy)}
     starts, before = {}, 0
@@ -168,7 +168,11 @@ def clean_from_labels(
             )
     if not clean:
         raise InputError("no label calls a noisy step good, so that there is nothing to trust yet")
-    return Demonstrations(clean, noisy, spaces)
+    grouped = [
+        replace(episode, id=name, group=episode.group or f"noisy:{name}")
+        for name, episode in named.items()
+    ]
+    return Demonstrations(clean, grouped, spaces)
 
 
 def told_steps(labels: Sequence[Label], episodes: Episodes) -> tuple[Array, Array]:

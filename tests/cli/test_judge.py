@@ -255,3 +255,8 @@ def test_killed_it_goes_on(folder, tmp_path):
     assert run("judge", "--data", folder, "--out", tmp_path / "whole") == 0
     files = [tmp_path / name / "judge.safetensors" for name in ("cut", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_judgement_that_is_not_there_is_said_so(tmp_path, capsys):
+    assert main(["score", str(tmp_path / "nothing")]) == 2
+    assert "nothing does not exist" in capsys.readouterr().err

@@ -115,6 +115,28 @@ def test_an_import_goes_on_where_it_stopped(tmp_path, count, monkeypatch):
     assert origin_of(out) == read.origin
 
 
+def test_a_disk_that_is_full_at_a_note_loses_nothing(tmp_path, monkeypatch):
+    """It is no fault of the source, for which all would begin anew."""
+    monkeypatch.setattr(reading, "BYTES", 1)
+    monkeypatch.setattr(importing, "_SECONDS", 0.0)
+    path, out = write_d4rl(tmp_path / "b.hdf5"), tmp_path / "mine"
+    note, notes = importing._note, []
+
+    def full(*of):
+        notes.append(of)
+        if len(notes) == 3:
+            raise InputError("the disk is full")
+        note(*of)
+
+    monkeypatch.setattr(importing, "_note", full)
+    with pytest.raises(InputError, match="the disk is full"):
+        import_source(reading_of(path, clean="0,2"), out)
+    assert work_folder(out).exists()
+    monkeypatch.setattr(importing, "_note", note)
+    assert import_source(reading_of(path, clean="0,2"), out).resumed == 3
+    assert sdil.load_demonstrations(out) == sdil.read(path, clean="0,2")
+
+
 def test_it_goes_on_after_episodes_that_were_read_at_once(tmp_path):
     path, out = write_d4rl(tmp_path / "b.hdf5"), tmp_path / "mine"
     with pytest.raises(KeyboardInterrupt):

@@ -183,3 +183,18 @@ def test_what_is_suggested_tells_episodes_apart(tmp_path, capsys, change, clean)
     path = write_minari(tmp_path / "a-v0", data)
     assert main(["inspect", str(path)]) == 0
     assert f"--clean '{clean}' --out" in capsys.readouterr().out
+
+
+def test_a_word_among_numbers_that_were_seen_is_a_fault(tmp_path, capsys):
+    """Not a column to leave out without a word; a column of words is none of the kind."""
+    path = tmp_path / "steps.csv"
+    rows = [f"e{i // 4},{i % 4},{i / 8},{i % 3},{'n.a.' if i == 5 else i},left" for i in range(12)]
+    path.write_text("episode,step,obs_x,action_a,obs_y,obs_word\n" + "\n".join(rows) + "\n")
+    with pytest.raises(
+        InputError, match=r"steps\.csv, row 6, column \"obs_y\": 'n\.a\.' is no num"
+    ):
+        sdil.read(path, clean="e0")
+    assert main(["inspect", str(path)]) == 2
+    assert "row 6" in capsys.readouterr().err
+    path.write_text(path.read_text().replace("n.a.", "5"))
+    assert sdil.read(path, clean="e0").noisy.n_steps == 8

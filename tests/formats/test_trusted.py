@@ -57,6 +57,7 @@ class Small:
         ("success and steps > 10", (3,), "those where success and steps > 10"),
         ("\"group\" = 'ben' and score < 2", (4, 5), "those where"),
         ("return > 5 and steps < 15", (0, 2, 3), "those where return > 5 and steps < 15"),
+        ("task != 'return it' and steps < 12", (0, 1), "those where task"),  # a text, no column
         ("list_contains(tags, 'better') or number = 0", (0, 1, 4), "those where"),
         ([2, 5], (2, 5), "episodes 2,5"),
         (["demo_1", "demo_0"], (0, 1), "episode demo_1 and episode demo_0"),

@@ -59,6 +59,32 @@ def test_one_label_moves_a_step_to_the_mode(said):
     assert found.change(step)[0] == pytest.approx(best, abs=1e-3)
 
 
+@pytest.mark.parametrize("n", [10, 40, 120])
+@pytest.mark.parametrize("seed", range(4))
+def test_it_comes_to_rest_at_the_mode(n, seed):
+    """Where the slope of what people said holds what is likely beforehand in balance."""
+    steps = seen(n, seed=seed, apart=0.3)
+    said = (np.random.default_rng(seed).random(n) < 0.5).astype(float)
+    found = Posterior.of(steps, said, np.ones(n))
+    change = found.change(steps)
+    p = 1 / (1 + np.exp(-(steps.odds + change)))
+    q = WRONG + (1 - 2 * WRONG) * p
+    slope = (said / q - (1 - said) / (1 - q)) * (1 - 2 * WRONG) * p * (1 - p)
+    np.testing.assert_allclose(likeness(steps, steps) @ slope, change, atol=1e-2)
+
+
+def test_many_states_that_stand_still_are_no_obstacle():
+    """Distances among them are not 0 but for rounding."""
+    draw = np.random.default_rng(0)
+    for at in draw.normal(size=(6, 5)) * 1e3:
+        states = np.concatenate([np.tile(at, (900, 1)), at + draw.normal(size=(100, 5))])
+        looks = Looks.learn([0], draw.normal(size=(1, 1000)), draw.permutation(states))
+        near = np.abs((states - states.mean(0)) @ looks.directions.numpy())
+        assert near.max() < 100
+    alike = Looks.learn([0], draw.normal(size=(1, 9)), np.full((9, 2), 0.1))
+    np.testing.assert_allclose(alike.directions.numpy(), np.eye(2))
+
+
 def test_what_is_left_open_by_hand():
     step = one(odds=0.0)
     wide = likeness(step, step)[0, 0]

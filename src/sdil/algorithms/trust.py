@@ -48,12 +48,13 @@ class Way(NamedTuple):
     """None: noisy steps are left alone; 0: each counts alike."""
     at_most: float = math.inf
 
-    def weigh(self, good: Array, n_clean: int) -> Array:
-        """What noisy steps weigh, by how probably each is good (..., N)."""
+    def weigh(self, good: Array, n_clean: Array | int, seen: Array | bool = True) -> Array:
+        """What noisy steps weigh, by how probably each is good (..., N), beside so many clean ones
+        (..., 1); only those that are `seen` are learned from."""
         if self.exponent is None:
             return np.zeros_like(good)
         weights = good**self.exponent
-        total = np.maximum(weights.sum(-1, keepdims=True), 1e-9)
+        total = np.maximum((weights * seen).sum(-1, keepdims=True), 1e-9)
         return np.asarray(weights * np.minimum(1.0, self.at_most * n_clean / total))
 
     def is_bearable(self, good: Array, n_clean: int) -> bool:
@@ -252,10 +253,12 @@ def _fit(
     seed: int,
 ) -> CrossFitted:
     every, folds, by_fold = given
+    of_step = folds.of_group[folds.group_of_step]
+    n_clean = (of_step != np.arange(len(folds))[:, None]).sum(1, keepdims=True)  # (K, 1)
     return cross_fit(
         every,
         folds,
-        np.stack([way.weigh(by_fold, every.clean.n_steps) for way in ways]),
+        np.stack([way.weigh(by_fold, n_clean, folds.noisy) for way in ways]),
         look_back=look_back,
         hidden=fields.hidden,
         at_least=min(fields.min_updates, fields.max_updates),

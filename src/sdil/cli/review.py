@@ -91,4 +91,5 @@ def review(
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
-                print(plain(f"\n{len(kept.labels)} answers are in {labels}"))
+                print()
+                print(plain(f"{len(kept.labels)} answers are in {labels}"))

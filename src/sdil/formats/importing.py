@@ -216,8 +216,16 @@ def _write_set(
     known: dict[str, int | None] = {}
     with _open_file(path, reading.spaces, list(written.lengths), laid) as file:
         noted = time.monotonic()
+        episodes = reading.read_in_turn(positions[len(written.ids) :])
         try:
-            for some in reading.read_in_turn(positions[len(written.ids) :]):
+            while True:
+                try:
+                    some = next(episodes, None)
+                except InputError:  # it must be mended, or chosen from differently
+                    shutil.rmtree(work, ignore_errors=True)
+                    raise
+                if some is None:
+                    break
                 if isinstance(some, Run):
                     file.append_run(some)
                     written.add_run(some, state.digest)
@@ -232,9 +240,6 @@ def _write_set(
                 if time.monotonic() - noted > _SECONDS:
                     _note(file, work, request, reading, state)
                     noted = time.monotonic()
-        except InputError:  # it must be mended, or chosen from differently
-            shutil.rmtree(work, ignore_errors=True)
-            raise
         except BaseException:  # Ctrl-C, a full disk: what is written stays
             if work.exists():
                 _note(file, work, request, reading, state)

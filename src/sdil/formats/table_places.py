@@ -15,6 +15,7 @@ from sdil.formats.sql import quoted_name, quoted_text
 
 _CSV = (".csv", ".csv.gz", ".tsv")
 _PARQUET = (".parquet", ".pq")
+_FELT = ("obs", "action", "state")  # how columns begin that hold what was seen or done
 _EXTRA = "row_number() OVER () AS sdil_row"
 _MOST_VIEWED = 64  # files whose scans are put together in one query
 LARGE = 256_000_000
@@ -59,7 +60,7 @@ def load_rows(connection: Any, location: str, table: str | None, scratch: Path) 
                 f"CREATE TABLE rows AS SELECT *, {quoted_text(called[0])} AS sdil_file, {_EXTRA} "
                 f"FROM {how}({_listed(files)}{options})"
             )
-            _read_words_as_numbers(connection)
+            _read_words_as_numbers(connection, where)
             return False
         connection.execute("CREATE TABLE files (place VARCHAR, called VARCHAR)")
         names = list(zip(map(str, files), called, strict=True))
@@ -69,13 +70,14 @@ def load_rows(connection: Any, location: str, table: str | None, scratch: Path) 
             f"(SELECT *, {_EXTRA} FROM {how}({_listed(files)}{options}, union_by_name = true, "
             "filename = 'sdil_file')) AS given JOIN files ON given.sdil_file = files.place"
         )
-        _read_words_as_numbers(connection)
+        _read_words_as_numbers(connection, where)
     return False
 
 
-def _read_words_as_numbers(connection: Any) -> None:
+def _read_words_as_numbers(connection: Any, where: str) -> None:
     """Columns of numbers among which is a word for one, inf or nan, are numbers: DuckDB takes them
-    for text, and text is no feature. Whoever checks the numbers will say which is not finite."""
+    for text, and text is no feature. Whoever checks the numbers will say which is not finite. Other
+    words among the numbers of what was seen or done are a fault, not a column to leave out."""
     kinds = connection.execute("DESCRIBE rows").fetchall()
     names = [quoted_name(row[0]) for row in kinds if row[1] == "VARCHAR" and row[0] != "sdil_file"]
     if not names:
@@ -89,6 +91,15 @@ def _read_words_as_numbers(connection: Any) -> None:
     for name, words, numbers in zip(names, counts[::2], counts[1::2], strict=True):
         if numbers and not words:
             connection.execute(f"ALTER TABLE rows ALTER {name} TYPE DOUBLE")
+        elif numbers > words and name.strip('"').lower().startswith(_FELT):
+            row, word = connection.execute(
+                f"SELECT sdil_row, {name} FROM rows WHERE {name} IS NOT NULL AND "
+                f"TRY_CAST({name} AS DOUBLE) IS NULL ORDER BY sdil_row LIMIT 1"
+            ).fetchone()
+            raise InputError(
+                f"{where}, row {row}, column {name}: {word!r} is no number, as {numbers:,} others "
+                "in it are; mend it, or take the column out of the table"
+            )
 
 
 def _view(connection: Any, files: list[Path], called: list[str]) -> bool:

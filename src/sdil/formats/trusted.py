@@ -34,6 +34,7 @@ _ENDS = re.compile(
 _LAST_NUMBER = re.compile(r"(\d+)$")
 _KINDS = ("tag", "group", "task", "id")
 _OWN_COLUMNS = ("id", "number", "steps", "group", "task", "tags")
+_NO_RETURN = re.compile(r"column \"return\" not found", re.IGNORECASE)
 _MOST_SHOWN = 12
 
 
@@ -263,8 +264,6 @@ def _by_condition(source: Source, text: str) -> Chosen:
     import duckdb
 
     columns = episode_table(source)
-    if re.search(r"\breturn\b", text, re.IGNORECASE) and "return" not in columns:
-        columns["return"] = _returns(source).tolist()
     query = f"SELECT position FROM (SELECT * FROM given) WHERE ({text}\n) ORDER BY position"
     unclear = f"{source.location}: {text!r} names no episodes and is no condition on their columns"
     try:
@@ -273,6 +272,23 @@ def _by_condition(source: Source, text: str) -> Chosen:
         raise InputError(f"{unclear} ({_said(error)}). {offer(source)}") from None
     if len(statements) != 1 or not str(statements[0].type).endswith("SELECT"):
         raise InputError(f"{unclear} (it is more than one). {offer(source)}")
+    try:
+        found = _select(columns, query)
+    except Exception as error:  # DuckDB's own
+        if not _NO_RETURN.search(str(error)):
+            raise InputError(f"{unclear} ({_said(error)}). {offer(source)}") from None
+        columns["return"] = _returns(source).tolist()  # each is read for it
+        try:
+            found = _select(columns, query)
+        except Exception as again:  # DuckDB's own
+            raise InputError(f"{unclear} ({_said(again)}). {offer(source)}") from None
+    return Chosen(found, f"those where {text}")
+
+
+def _select(columns: dict[str, list[Any]], query: str) -> tuple[int, ...]:
+    """The positions that a query of the table `given` finds."""
+    import duckdb
+
     names = ", ".join(quoted_name(name) for name in columns)
     kinds = ", ".join(f"{quoted_name(k)} {_sql_type(v)}" for k, v in columns.items())
     marks = ", ".join("?" * len(columns))
@@ -283,11 +299,7 @@ def _by_condition(source: Source, text: str) -> Chosen:
             connection.executemany(f"INSERT INTO given ({names}) VALUES ({marks})", rows)
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        try:
-            found = connection.execute(query).fetchall()
-        except Exception as error:  # DuckDB's own
-            raise InputError(f"{unclear} ({_said(error)}). {offer(source)}") from None
-    return Chosen(tuple(int(row[0]) for row in found), f"those where {text}")
+        return tuple(int(row[0]) for row in connection.execute(query).fetchall())
 
 
 def episode_table(source: Source) -> dict[str, list[Any]]:

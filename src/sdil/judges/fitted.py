@@ -55,13 +55,15 @@ class EvidenceJudge(FittedJudge):
         seed: int = 0,
     ) -> None:
         """`inputs` are the entries of an observation that vary: the others are not looked at;
-        `relative` says how actions are told that say where something should be."""
+        `relative` says how actions are told that say where something should be; `cross_judged` is
+        what was said before labels."""
         self.spaces, self.name, self.seed = spaces, "evidence", seed
         self.hyperparameters = hyperparameters or {}
         self.random_state = random_state
         self.evidence = evidence.requires_grad_(False)
         self.odd = dict(odd or {})
-        self.cross_judged, self.gathered = cross_judged, gathered
+        self._untold, self.gathered = cross_judged, gathered
+        self.cross_judged = judge_again(cross_judged, gathered, evidence)
         self.labels = dict(labels or {})
         """How many answers of people it knows, of each kind."""
         knows = bool(evidence.heard or evidence.lessons is not None)
@@ -89,7 +91,7 @@ class EvidenceJudge(FittedJudge):
             self._inputs,
             relative=self._relative,
             odd=self.odd,
-            cross_judged=judge_again(self.cross_judged, gathered, self.evidence, evidence),
+            cross_judged=self._untold,
             gathered=gathered,
             labels={name: sum(label.label == name for label in labels) for name in LABELS}
             if labels
@@ -198,14 +200,14 @@ class EvidenceJudge(FittedJudge):
 
     def tensors(self) -> dict[str, Tensor]:
         state = {} if self.random_state is None else {"random_state": self.random_state}
-        if self.cross_judged is not None:
+        if self._untold is not None:
             state |= {
-                "cross_judged.good": torch.from_numpy(self.cross_judged.good),
-                "cross_judged.fold": torch.from_numpy(self.cross_judged.fold),
-                "cross_judged.fingerprint": _as_tensor(self.cross_judged.fingerprint),
+                "cross_judged.good": torch.from_numpy(self._untold.good),
+                "cross_judged.fold": torch.from_numpy(self._untold.fold),
+                "cross_judged.fingerprint": _as_tensor(self._untold.fingerprint),
             }
-            if self.cross_judged.clean is not None:
-                state["cross_judged.clean"] = torch.from_numpy(self.cross_judged.clean)
+            if self._untold.clean is not None:
+                state["cross_judged.clean"] = torch.from_numpy(self._untold.clean)
         if self.gathered is not None:
             state |= {f"gathered.{name}": t for name, t in self.gathered.tensors().items()}
         if self._relative is not None:

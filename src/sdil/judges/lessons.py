@@ -19,8 +19,7 @@ from sdil.training import below
 
 WRONG = 0.1
 """How often an answer is taken for wrong."""
-_ROUNDS = 100
-_SLOW = 3  # rounds that go half of the way: begun far off, scoring goes too far
+_ROUNDS = 200  # each goes half of the way: whole steps of scoring swing to and fro
 _SAME = 1e-5  # log-odds that no longer count
 _JITTER = 1e-6
 _AT_ONCE = 4_096  # steps whose likeness is kept in memory
@@ -46,13 +45,13 @@ class Posterior:
         n = len(examples)
         prior = likeness(examples, examples) + _JITTER * np.eye(n)
         weights, change = np.zeros(n), np.zeros(n)
-        for done in range(_ROUNDS):
+        for _ in range(_ROUNDS):
             slope, tells = _slopes(examples.odds + change, said, counts)
             aim = tells * change + slope
             root = np.sqrt(tells)
             inner = np.eye(n) + root[:, None] * prior * root
             found = aim - root * np.linalg.solve(inner, root * (prior @ aim))
-            weights = (weights + found) / 2 if done < _SLOW else found
+            weights = (weights + found) / 2
             before, change = change, prior @ weights
             if np.abs(change - before).max(initial=0.0) < _SAME:
                 break

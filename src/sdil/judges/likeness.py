@@ -30,6 +30,7 @@ STATES = 3_000
 _NEAR = 0.3  # of the median distance of two noisy states
 _LIKE = 0.5  # of ranks from -1 to 1, per signal
 _DIRECTIONS = 24
+_REST = 1e-6  # of the mean squared distance from the middle: states so near are one
 _GRID = 41  # quantiles that ranks are read off
 _APART = 10.0  # counted actions are the same or they are not
 _MOST_ODDS = 4.0  # log-odds beyond it are not told apart
@@ -113,8 +114,9 @@ class Looks(nn.Module):
             directions = found[:_DIRECTIONS].T
         seen = (states - centre) @ directions
         pairs = _apart(seen[::2][:500], seen[1::2][-500:])
-        far = float(np.median(pairs)) if pairs.size else 0.0
-        directions = directions / (np.sqrt(far) if far > 0 else 1.0)
+        apart = pairs[pairs > _REST * max(float((seen**2).sum(1).mean()), 1e-12)]
+        far = float(np.median(apart)) if apart.size else 1.0  # many may stand still
+        directions = directions / np.sqrt(far)
         return Looks(
             torch.tensor(which),
             torch.from_numpy(grid),

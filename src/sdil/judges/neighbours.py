@@ -5,7 +5,7 @@ before it, otherwise it is drawn anew, good as often as noisy steps are. How per
 are is found by expectation-maximisation from what the signals say of them, so that steps which are
 good or bad by chance stay alone, and those of a detour, or of an episode with another aim, speak
 for one another. Signals err in stretches too (where no clean demonstrator has been, say), so only
-half of what is found is believed.
+a third of what is found is believed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from sdil.spaces import Array
 
 REACH = 16
-"""Steps to either side that are listened to: by half a persistence the others say nothing."""
+"""Steps to either side that are listened to: by so little persistence the others say nothing."""
 _BELIEVED = 1 / 3
 _ROUNDS, _MOST = 20, 0.98
 _ENOUGH = 100_000  # noisy steps to find the persistence from
 
 
 def find_persistence(log_odds: Array, episode: Array, good_share: float) -> float:
-    """How far a step is as the one before it, between 0 and 0.5, by how much the signals speak for
+    """How far a step is as the one before it, between 0 and 1/3, by how much the signals speak for
     each (N,); `episode` (N,) says which steps stand beside one another."""
     log_odds, episode = log_odds[:_ENOUGH], episode[:_ENOUGH]
     pairs = np.flatnonzero(episode[1:] == episode[:-1])

@@ -185,12 +185,13 @@ def rewrite(evidence: Evidence, gathered: Gathered, told: Told | None) -> None:
 
 
 def judge_again(
-    judged: CrossJudged | None, gathered: Gathered, before: Evidence, after: Evidence
+    judged: CrossJudged | None, gathered: Gathered | None, evidence: Evidence
 ) -> CrossJudged | None:
-    """By folds, each probability moved by as much as labels move the step's log-odds."""
-    if judged is None:
-        return None
-    change = _changed(gathered, after) - _changed(gathered, before)
+    """By folds, what was `judged` before labels: each probability moved by as much as these move
+    the step's log-odds."""
+    if judged is None or gathered is None or evidence.lessons is None:
+        return judged
+    change = _changed(gathered, evidence)
 
     def move(good: Array, by: Array) -> Array:
         p = np.clip(good.astype(float), 1e-3, 1 - 1e-3)
@@ -207,8 +208,7 @@ def judge_again(
 
 def _changed(gathered: Gathered, evidence: Evidence) -> Array:
     """What labels change in the log-odds of the gathered steps, odds of "good" and all. (M,)"""
-    if evidence.lessons is None:
-        return np.zeros(len(gathered.acts))
+    assert evidence.lessons is not None
     idles = evidence.share().odds[0] + float(evidence.idling[0])
     idles -= gathered.share.odds[0] + float(gathered.idling[0])
     return np.where(gathered.acts, evidence.lessons(gathered.seen), idles)
