@@ -440,6 +440,7 @@ def test_a_missing_file_of_a_folder_says_what_the_folder_is_not(tmp_path):
         read_json(tmp_path / "run.json", what="a run")
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

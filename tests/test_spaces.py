@@ -94,6 +94,7 @@ def test_limits_that_are_all_the_same_are_written_once():
     assert (about["action"]["low"], about["action"]["high"]) == (["0.0", "1.0"], ["2.0"])
 
 
+@pytest.mark.slow
 def test_an_empty_shape_and_the_largest_are_read():
     for shape in ([], [0], [2**26]):
         box = {"type": "Box", "shape": shape, "dtype": "int8", "low": ["0"], "high": ["1"]}

@@ -144,6 +144,7 @@ def test_held_ways_need_a_judge_that_expects_few_bad_steps():
     assert NOTHING.is_bearable(np.zeros(10), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "sharp"), [(0.0, 0.95), (0.5, 0.95), (1.0, 0.98)])
 def test_trust_follows_the_data(wrong, sharp):
     demos, good = world(wrong)

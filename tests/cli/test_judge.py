@@ -194,6 +194,7 @@ def test_a_table_is_what_its_name_says(folder, judgement, tmp_path, capsys):
     assert not (tmp_path / "x.txt").exists()
 
 
+@pytest.mark.slow
 def test_curate_and_train_take_a_judgement(folder, judgement, tmp_path, capsys):
     curated = ["curate", judgement, "--data", folder, "--keep-share", 0.5]
     assert run(*curated, "--out", tmp_path / "curated") == 0
