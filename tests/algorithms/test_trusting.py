@@ -183,15 +183,15 @@ def test_where_the_judge_is_silent_it_is_all_or_nothing():
         assert find_trust(demos, silent, None, FIELDS, seed=0).way == wanted
 
 
-@pytest.mark.slow
 def test_the_lower_end_of_the_share_counts():
-    demos, good = world(0.3)
+    """Of what a judge proposes; with one clean group nobody contradicts it."""
+    demos, good = world(0.3, clean=1)
     told = np.where(good, 0.97, 0.2)
     sure, unsure = GoodShare(0.7, 0.7, 0.7), GoodShare(0.7, 0.2, 0.9)
     bold = find_trust(demos, Told(told, sure), None, FIELDS, seed=0)
     cautious = find_trust(demos, Told(told, unsure), None, FIELDS, seed=0)
-    bad = [trust.weights[~good].sum() / trust.weights.sum() for trust in (cautious, bold)]
-    assert bad[0] < bad[1] / 2
+    assert bold.weights.sum() > 0
+    assert cautious.way == NOTHING
 
 
 @pytest.mark.slow
