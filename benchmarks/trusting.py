@@ -9,6 +9,7 @@ circles: no reward takes part. Settings are those of `judging.py`.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,19 @@ def run_cell(
                     "setting": setting,
                     "seed": seed,
                     "share": share,
-                    "exponent": "none" if found.way.exponent is None else f"{found.way.exponent:g}",
+                    "exponent": told(found.way),
                     "way": way,
                     **walked,
                 }
             )
     return cells
+
+
+def told(way: trust.Way) -> str:
+    """The exponent, and to how much of the clean ones' weight noisy steps are held."""
+    if way.exponent is None:
+        return "none"
+    return f"{way.exponent:g}" + ("" if way.at_most == math.inf else f"<={way.at_most:g}")
 
 
 def main(

@@ -36,7 +36,7 @@ from sdil.formats.episodes import FILE, PLACES, EpisodeFile
 from sdil.formats.folder import FORMAT_VERSION
 from sdil.formats.mapped import Laid, MappedFile, is_mapped, remove_part, row_bytes, save_digests
 from sdil.formats.mapping import mapped_to_json
-from sdil.formats.minari import Notes
+from sdil.formats.minari import Notes, write_metadata
 from sdil.formats.origin import Numbered
 from sdil.formats.reading import Reading
 from sdil.formats.runs import Run
@@ -101,7 +101,7 @@ def import_source(
         notes = {}
         for name in _SETS:
             notes[name] = state.sets[name].notes()
-            _write_metadata(work, name, reading.spaces, notes[name])
+            write_metadata(work / f"{name}-v0" / FILE, f"{name}-v0", reading.spaces, notes[name])
         about = {
             "format": FORMAT_VERSION,
             "task": task,
@@ -288,29 +288,6 @@ def _note(
             "sets": {name: vars(each) for name, each in state.sets.items()},
             "frames": {k: v.to_json() for k, v in reading.frames.items()},
             "digest": state.digest.hexdigest(),
-        },
-    )
-
-
-def _write_metadata(work: Path, name: str, spaces: Spaces, notes: Notes) -> None:
-    """What Minari wants to know of a data set, in a file beside it."""
-    from minari import __version__
-    from minari.serialization import serialize_space
-
-    file = work / f"{name}-v0" / FILE
-    size = file.stat().st_size
-    write_json(
-        file.with_name("metadata.json"),
-        {
-            "total_episodes": notes.episodes,
-            "total_steps": notes.steps,
-            "data_format": "hdf5",
-            "jpeg_encoding": False,
-            "observation_space": serialize_space(spaces.observation),
-            "action_space": serialize_space(spaces.action),
-            "dataset_id": f"{name}-v0",
-            "minari_version": __version__,
-            "dataset_size": round(size / 1e6, 1),
         },
     )
 

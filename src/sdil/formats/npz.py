@@ -11,9 +11,10 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
+from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import ZIP_STORED, BadZipFile, ZipInfo
 
 import numpy as np
@@ -79,7 +80,7 @@ def read_npz(path: Path) -> tuple[dict[str, Member], list[str]]:
         return found, objects
 
 
-def _stored(file: BinaryIO, info: ZipInfo) -> Member | None:
+def _stored(file: BufferedReader, info: ZipInfo) -> Member | None:
     """A member that lies there as it is, or None."""
     if info.compress_type != ZIP_STORED or info.flag_bits & 1:
         return None
@@ -106,6 +107,6 @@ def _stored(file: BinaryIO, info: ZipInfo) -> Member | None:
     array = np.empty(shape, number)
     file.seek(begin)
     first = file.read(head)
-    if file.readinto(array.reshape(-1).view(np.uint8).data) != size:  # type: ignore[attr-defined]
+    if file.readinto(array.reshape(-1).view(np.uint8).data) != size:
         return None
     return Member(array, info.filename, info.CRC, first)

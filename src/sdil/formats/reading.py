@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -36,13 +36,14 @@ from sdil.formats.recognise import (
     without_password,
 )
 from sdil.formats.recorded import check_finite, check_lengths, frames_of, rewards_of
-from sdil.formats.runs import BYTES, Rowed, Rows, Run
+from sdil.formats.runs import BYTES, Rowed, Run
 from sdil.formats.source import Episode, Source
 from sdil.formats.trusted import choose, columns_of, offer
 from sdil.observations import is_packed, pack_observations, packed_type
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
 
+_Sums = TypeVar("_Sums")  # of an episode, or of each of a run
 _MOST_COUNTED = 4096  # whole-number actions from 0 below this are counted; others are measured
 
 
@@ -271,12 +272,7 @@ class Reading:
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
         ended, group = recorded.terminated, self._group_of(episode)
-        summed = None
-        if recorded.sums and len(self.observation.parts) == 1:
-            (name,) = self.observation.features
-            whole = recorded.values[name]
-            if seen.size == whole.size and np.may_share_memory(seen, whole):
-                summed = recorded.sums.get(name)
+        summed = self._sums_of(seen, recorded.values, recorded.sums)
         return Trajectory(seen, done, rewards, ended, episode.id, group), summed
 
     def read_in_turn(
@@ -342,7 +338,7 @@ class Reading:
             rows.terminated,
             [episode.id for episode in episodes],
             [self._group_of(episode) for episode in episodes],
-            self._sums_of_run(rows, seen),
+            self._sums_of(seen, given.values, rows.sums),
         )
         if given.frames is not None:
             for (begin, end), name in zip(run.steps(), run.ids, strict=True):
@@ -351,14 +347,15 @@ class Reading:
                     self.frames[name] = numbered
         return run
 
-    def _sums_of_run(self, rows: Rows, seen: Array) -> Sequence[int] | None:
-        """Checksums that the source knows, where observations are its own bytes."""
-        if not rows.sums or len(self.observation.parts) != 1:
+    def _sums_of(
+        self, seen: Array, given: Mapping[str, Array], sums: Mapping[str, _Sums]
+    ) -> _Sums | None:
+        """The checksums of observations that the source knows, where they are its own bytes."""
+        if not sums or len(self.observation.parts) != 1:
             return None
         (name,) = self.observation.features
-        whole = rows.recorded.values[name]
-        own = seen.size == whole.size and np.may_share_memory(seen, whole)
-        return rows.sums.get(name) if own else None
+        own = seen.size == given[name].size and np.may_share_memory(seen, given[name])
+        return sums.get(name) if own else None
 
     def _kept(self, steps: int, final: bool) -> Array:
         """The rows of an episode that stay, the one where it ended included."""

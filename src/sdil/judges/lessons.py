@@ -1,8 +1,9 @@
 """What labelled steps teach of all others: a Gaussian process over the log-odds of "good".
 
-Before any label its mean is what the judge thought. Answers of people are taken for wrong in one
-case of ten; the mode given them is found by Fisher scoring (Laplace's approximation), and what it
-changes in a step is a sum over labelled steps, weighed by how alike they are (`likeness.py`).
+Before any label its mean is what the judge's signals amount to, neighbours apart. Answers of people
+are taken for wrong in one case of ten; the mode given them is found by Fisher scoring (Laplace's
+approximation), and what it changes in a step is a sum over labelled steps, weighed by how alike
+they are (`likeness.py`).
 """
 
 from __future__ import annotations
