@@ -6,7 +6,12 @@
 Behaviour cloning from the clean set, with all noisy steps, with curated ones and with weighed ones;
 one of them is recommended, by the clean demonstrations that are given. Then all are measured on
 clean demonstrations that are given to nobody: of the kitchens the fourth of the best four trials,
-of our tasks 100 more. The regret is the recommended one's NLL there minus that of the best.
+of our tasks 100 more.
+
+The target is about a setting: on average over its seeds, who follows the recommendation has an NLL
+there that is at most 0.01 above that of the best row. In a single run the best of four rows is
+told in hindsight, by figures with luck of their own; how many runs are within 0.01 of that is shown
+too ("at once").
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from sdil.curation import Curated
 from sdil.evaluation.helped import Helped
 from sdil.networks.cross_fitting import Folds, cross_fit
 from sdil.training import TEMPERATURES
+from sdil.ways import Way
 
 SETTINGS = (
     "fourrooms:10",
@@ -72,7 +78,7 @@ def run_cell(data: str, setting: str, noisy: int, seed: int, by: By) -> dict[str
         return cell | {"recommended": None, "why": str(refused), "regret": None}
     helped = sdil.did_it_help(demos, curated, seed=seed)
     cell |= {"recommended": helped.recommended, "verdict": helped.verdict}
-    cell["power"] = helped.power
+    cell["power"], cell["at_most"] = helped.power, helped.at_most
     cell["nll"] = unseen_nll(demos, unseen, curated, helped, seed)
     cell["regret"] = cell["nll"][helped.recommended] - min(cell["nll"].values())
     return cell
@@ -90,7 +96,8 @@ def unseen_nll(
         "curated": kept.astype(float),
     }
     if curated.weighing is not None and helped.power is not None:
-        weights["weighted"] = np.concatenate(curated.weighing) ** helped.power
+        way = Way(helped.power, np.inf if helped.at_most is None else helped.at_most)
+        weights["weighted"] = way.weigh(np.concatenate(curated.weighing), demos.clean.n_steps)
     rows = [name for name in ROWS if name in {row.name for row in helped.rows}]
     of_rows = np.stack([weights[row] for row in rows])
     folds = Folds.deal(demos, seed=seed).halved()
@@ -133,37 +140,53 @@ def main(
     about = begin(settings=list(every), seeds=list(seeds), by=list(by))
     jobs = [(data, setting, noisy, seed, way) for setting in every for way in by for seed in seeds]
     cells = measure_all(run_cell, jobs, workers)
-    lines = []
+    lines, targets = [], []
     for setting in every:
         for way in by:
             mine = [c for c in cells if c["setting"] == setting and c["by"] == way]
             lines.append(line(setting, way, mine))
-    columns = ("setting", "by", *ROWS, "recommended", "mean regret", "largest", "within 0.01")
+            if any(c["recommended"] for c in mine):
+                what = f"{setting}, by {way}: NLL of the recommended minus the best row's"
+                targets.append(Target(what, above_the_best(mine), at_most=WITHIN))
+    columns = ("setting", "by", *ROWS, "recommended", "its NLL", "minus the best", "at once")
     print(markdown(columns, lines))
     regrets = [c["regret"] for c in cells if c["regret"] is not None]
-    share = float(np.mean([r <= WITHIN for r in regrets])) if regrets else 0.0
-    finish(about, cells, [Target("recommended within 0.01 of the best", share, 1.0)], json)
+    at_once = float(np.mean([r <= WITHIN for r in regrets])) if regrets else 0.0
+    print(
+        f"\nmean regret {np.mean(regrets):.3f}, within {WITHIN} at once in {at_once:.0%} of runs\n"
+    )
+    finish(about, cells, targets, json)
+
+
+def means(mine: list[dict[str, Any]]) -> dict[str, float]:
+    """The NLL of each row that every run has, on average over runs, and of the recommended."""
+    told = [c for c in mine if c["recommended"] is not None]
+    rows = [row for row in ROWS if all(row in c["nll"] for c in told)]
+    found = {row: float(np.mean([c["nll"][row] for c in told])) for row in rows}
+    return found | {"recommended": float(np.mean([c["nll"][c["recommended"]] for c in told]))}
+
+
+def above_the_best(mine: list[dict[str, Any]]) -> float:
+    """How far who follows the recommendation is above who always takes the best row."""
+    found = means(mine)
+    return found.pop("recommended") - min(found.values())
 
 
 def line(setting: str, way: str, mine: list[dict[str, Any]]) -> list[str]:
     """A row of the table: means over the seeds."""
     told = [c for c in mine if c["recommended"] is not None]
-
-    def mean(row: str) -> str:
-        values = [c["nll"][row] for c in told if row in c["nll"]]
-        return f"{np.mean(values):.3f}" if values else ""
-
     if not told:
         return [setting, way, *("" for _ in ROWS), "refused", "", "", ""]
+    found = means(mine)
     chosen = [c["recommended"] for c in told]
     regrets = [c["regret"] for c in told]
     return [
         setting,
         way,
-        *(mean(row) for row in ROWS),
+        *(f"{found[row]:.3f}" if row in found else "" for row in ROWS),
         ", ".join(f"{name} {chosen.count(name)}" for name in dict.fromkeys(chosen)),
-        f"{np.mean(regrets):.3f}",
-        f"{max(regrets):.3f}",
+        f"{found['recommended']:.3f}",
+        f"{above_the_best(mine):+.3f}",
         f"{sum(r <= WITHIN for r in regrets)} of {len(regrets)}",
     ]
 

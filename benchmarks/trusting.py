@@ -23,6 +23,7 @@ from common.report import begin, finish, markdown, measure_all
 from judging import collect
 from sdil.acting import WithoutCircles
 from sdil.policy import Policy
+from sdil.ways import Way
 from walks import World
 
 WAYS = {"greedy": (), "without circles": (WithoutCircles(),)}
@@ -61,7 +62,7 @@ def run_cell(
     return cells
 
 
-def told(way: trust.Way) -> str:
+def told(way: Way) -> str:
     """The exponent, and to how much of the clean ones' weight noisy steps are held."""
     if way.exponent is None:
         return "none"

@@ -32,6 +32,7 @@ BASE_ORDER = {
     "labels": {"demonstrations", "errors", "files", "spaces", "trajectories"},
     "relative": {"windows"},
     "fetching": {"spaces"},
+    "ways": {"spaces"},
     "windows": {"fetching", "spaces", "trajectories"},
     "table": {"spaces"},
     "simulators": {"errors", "named", "nested", "spaces", "table"},

@@ -121,16 +121,34 @@ def choose_stretches(
 
 
 def choose_by_fold(
-    good: Array, stretches: Array, rule: tuple[float | None, float | None] | None
+    good: Array,
+    stretches: Array,
+    rule: tuple[float | None, float | None] | None,
+    min_length: int,
+    lengths: Sequence[int],
 ) -> Array | None:
-    """Which steps the same rule chooses of the same stretches by each fold's word. (K, N)"""
+    """Which steps the same rule keeps of the same stretches by each fold's word, those in too short
+    runs left out as they are in the end. `lengths` are those of the episodes. (K, N)"""
     if rule is None:
         return None
     starts = np.cumsum(stretches) - stretches
     means = np.add.reduceat(2 * good - 1, starts, axis=1) / stretches
-    return np.stack(
-        [np.repeat(choose_stretches(stretches, values, *rule), stretches) for values in means]
-    )
+    chosen = [np.repeat(choose_stretches(stretches, values, *rule), stretches) for values in means]
+    ends = np.cumsum(lengths)[:-1]
+    for of_fold in chosen:
+        for mask in np.split(of_fold, ends):
+            kept = np.zeros_like(mask)
+            for start, stop in runs_of(mask, min_length):
+                kept[start:stop] = True
+            mask[:] = kept
+    return np.stack(chosen)
+
+
+def runs_of(mask: Array, min_length: int) -> list[tuple[int, int]]:
+    """Start and stop of each run of True that is long enough, or that is the whole episode."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    runs = [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+    return [(a, b) for a, b in runs if b - a >= min_length or b - a == len(mask)]
 
 
 def selected_steps(

@@ -22,6 +22,7 @@ from sdil.choosing import (
     choose_by_fold,
     choose_stretches,
     refuse_unknown,
+    runs_of,
     selected_steps,
     stretches_of,
     values_of,
@@ -32,6 +33,7 @@ from sdil.errors import InputError
 from sdil.scores import StepScores
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories, Trajectory
+from sdil.ways import Way
 
 SHORTEST = 2
 BENDS = (
@@ -116,6 +118,8 @@ class Curated:
     """The same without having seen some of the clean episodes, to try it on these fairly."""
     power: float = 1.0
     """Of `weighing`, by which `weights` weigh what is chosen."""
+    at_most: float | None = None
+    """How many times as much as all clean steps those that are chosen weigh together, at most."""
 
     def __repr__(self) -> str:
         kept, all_steps = (sum(int(f(m)) for m in self.kept) for f in (np.sum, len))
@@ -139,6 +143,7 @@ def curate(
     selection: Mapping[str, Any] | None = None,
     weights: bool = False,
     power: float = 1.0,
+    at_most: float | None = None,
     min_length: int = SHORTEST,
     which: SetName = "noisy",
     unknown: Mapping[str, str] = MappingProxyType({}),
@@ -156,8 +161,8 @@ def curate(
     whatever `by` and `min_length`). Episodes kept whole stay as they are.
 
     With `weights` the set stays as it was, and each chosen step weighs (1 + optimality) / 2, to
-    this `power` (`did_it_help` tells a good one); then no rule is needed, and all steps count as
-    chosen.
+    this `power`, all of them together `at_most` so many times what the clean steps do
+    (`did_it_help` tells good ones); then no rule is needed, and all steps count as chosen.
 
     `unknown` is `judge.unknown`: what rests on a question that the judge does not answer is
     refused. `good_share` is the judge's, where it has one: where it says that the noisy set may be
@@ -172,6 +177,8 @@ def curate(
         raise InputError("give one of keep_above, keep_share and selection")
     if not 0 < power < np.inf:
         raise InputError(f"power must be above 0, not {power}")
+    if at_most is not None and not 0 < at_most < np.inf:
+        raise InputError(f"at_most must be above 0, not {at_most}")
     if min_length < 1:
         raise InputError(f"min_length must be at least 1, not {min_length}")
     if by not in ("segment", "episode", "step"):
@@ -205,29 +212,33 @@ def curate(
         of_folds = cross_judged.good.astype(np.float64)
         by_steps = by_rule and by != "episode" and why_all is None
         rule = (keep_above, keep_share) if by_steps else None
-        by_fold = ByFold(cross_judged.fold, of_folds, choose_by_fold(of_folds, stretches, rule))
+        lengths = original.lengths.tolist()
+        of_rule = choose_by_fold(of_folds, stretches, rule, 1 if weights else min_length, lengths)
+        by_fold = ByFold(cross_judged.fold, of_folds, of_rule)
     if weights:
         assert weighing is not None
         whole = [(at, 0, len(mask)) for at, mask in enumerate(kept)]
         pieces = [_piece(original, scores, *where) for where in whole]
-        weighed = [mask * weight**power for mask, weight in zip(kept, weighing, strict=True)]
+        chosen, way = np.concatenate(kept), Way(power, np.inf if at_most is None else at_most)
+        weighed = chosen * way.weigh(np.concatenate(weighing), demos.clean.n_steps, chosen)
         return Curated(
             demos,
             which,
             "weights",
             pieces,
             kept,
-            weighed,
+            original.split_steps(weighed),
             stretches,
             weighing,
             why_all=why_all,
             by_fold=by_fold,
             power=power,
+            at_most=at_most,
         )
     pieces = [
         _piece(original, scores, at, start, stop)
         for at, mask in enumerate(kept)
-        for start, stop in _runs(mask, min_length)
+        for start, stop in runs_of(mask, min_length)
     ]
     if not pieces:
         raise NothingKeptError(_why_nothing(values, by, kept, min_length, which))
@@ -265,13 +276,6 @@ def _piece(
         scores[at].how_well(start, stop),
         at,
     )
-
-
-def _runs(mask: Array, min_length: int) -> list[tuple[int, int]]:
-    """Start and stop of each run of True that is long enough, or that is the whole episode."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    runs = [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
-    return [(a, b) for a, b in runs if b - a >= min_length or b - a == len(mask)]
 
 
 def _cut(whole: Trajectory, piece: Piece) -> Trajectory:

@@ -332,7 +332,7 @@ def test_what_is_released_differs_from_the_text_where_its_authors_differ():
     assert text["discovery_min_updates"] == 2_000
     differ = {name for name in text if text[name] != code[name]}
     assert differ == {
-        *("selection", "predicts", "pu_interval", "delta", "score_by_likelihood"),
+        *("selection", "predicts", "pu_interval", "scored"),
         *("imitate_above", "distillation", "adv_weight", "adv_form"),
     }
     without = asdict(SDIL.presets()["paper-without-adv"])

@@ -16,8 +16,8 @@ from sdil.algorithms.trust import (
     NOTHING,
     POOLING,
     Trust,
-    Way,
     find_trust,
+    is_bearable,
     propose,
     smallest_exponent,
     trust_all,
@@ -26,6 +26,7 @@ from sdil.algorithms.weighing import lengths_across_folds
 from sdil.judging import CrossJudged, FittedJudge, GoodShare
 from sdil.skills.discovery import Discovery
 from sdil.training import Epoch
+from sdil.ways import Way
 
 FIELDS = SimpleNamespace(look_back=0, hidden=32, min_updates=100, max_updates=400)
 
@@ -139,9 +140,9 @@ def test_held_ways_need_a_judge_that_expects_few_bad_steps():
     for at_most, drawn in ((0.5, 1 / 3), (1.0, 1 / 2)):
         for bad in (0.2, 0.3, 0.4):
             way = Way(1.0, at_most)
-            assert way.is_bearable(np.full(1000, 1 - bad), 100) == (drawn * bad <= 0.12)
-    assert Way(1.0).is_bearable(np.full(1000, 0.1), 100)  # clean groups will tell
-    assert NOTHING.is_bearable(np.zeros(10), 1)
+            assert is_bearable(way, np.full(1000, 1 - bad), 100) == (drawn * bad <= 0.12)
+    assert is_bearable(Way(1.0), np.full(1000, 0.1), 100)  # clean groups will tell
+    assert is_bearable(NOTHING, np.zeros(10), 1)
 
 
 @pytest.mark.slow

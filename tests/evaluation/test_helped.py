@@ -17,7 +17,7 @@ from sdil import Demonstrations, InputError, Trajectory
 from sdil.evaluation.comparisons import Estimate
 from sdil.evaluation.helped import (
     LABELS,
-    POWERS,
+    WAYS,
     Row,
     _best_of_others,
     _left_at_random,
@@ -28,6 +28,7 @@ from sdil.evaluation.helped import (
 from sdil.judging import CrossJudged
 from sdil.networks.cross_fitting import Folds
 from sdil.scores import StepScores
+from sdil.ways import Way
 
 HUMAN = Path(__file__).parents[3] / "shared" / "data" / "overcooked-human"
 
@@ -87,13 +88,16 @@ def test_leaving_out_what_is_wrong_helps(mixed, options):
     assert rows["all"].minus_all is None
     assert rows["random"].minus_random is None
     assert (helped.groups, helped.folds, helped.seed) == (10, 10, 0)
-    assert helped.power in POWERS
+    way = Way(helped.power, np.inf if helped.at_most is None else helped.at_most)
+    assert way in WAYS
     steps = {name: row.noisy_steps for name, row in rows.items()}
     assert steps == {
         "clean": 0,
         "all": 720,
         "curated": 360,
-        "weighted": pytest.approx(360 * (0.9**helped.power + 0.1**helped.power)),
+        "weighted": pytest.approx(
+            min(360 * (0.9**way.exponent + 0.1**way.exponent), way.at_most * 9 * 12)
+        ),
         "random": pytest.approx(360, abs=12),
     }
 
@@ -275,7 +279,8 @@ def test_a_judge_is_tried_by_what_it_says_without_the_groups_left_out(mixed):
     fair = rows_of(did_it_help(mixed, sdil.curate(mixed, scores(ORACLE), **rule, cross_judged=own)))
     for name in ("curated", "weighted"):
         assert flattered[name].nll.value < flattered["all"].nll.value
-        assert fair[name].nll.value > fair["all"].nll.value
+        assert fair[name].nll.value > flattered[name].nll.value + 0.1
+    assert fair["curated"].nll.value > fair["all"].nll.value
 
 
 def test_weights_are_recommended_unless_another_row_is_surely_better():
@@ -294,6 +299,37 @@ def test_the_power_of_a_group_is_told_by_the_others():
     nll = np.array([[1.0, 1.0, 5.0], [2.0, 2.0, 1.0]])
     # others of group 0: 3.0 against 1.5; of 1 the same; of 2: 1.0 against 2.0
     assert _best_of_others(nll, folds).tolist() == [1, 1, 0]
+
+
+def test_weights_may_be_held_to_a_part_of_what_clean_steps_weigh(mixed):
+    """30 episodes of twelve steps weigh 0.9 each, 30 weigh 0.1: 360 in all, beside 120 clean."""
+    held = sdil.curate(mixed, scores(ORACLE), weights=True, at_most=0.5)
+    assert np.concatenate(held.weights).sum() == pytest.approx(60)
+    np.testing.assert_allclose(held.weights[-1], 0.9 / 6)
+    np.testing.assert_allclose(held.weights[0], 0.1 / 6)
+    few = sdil.curate(mixed, scores(ORACLE), weights=True, at_most=3.5)
+    np.testing.assert_allclose(few.weights[-1], 0.9)  # they weigh no more as they are
+    helped = did_it_help(mixed, held)
+    assert (helped.power, helped.at_most) == (1.0, 0.5)
+    assert rows_of(helped)["weighted"].noisy_steps == pytest.approx(54)  # half of nine of ten
+    only = sdil.curate(mixed, scores(ORACLE), keep_above=0.0, weights=True, at_most=0.5)
+    assert np.concatenate(only.weights).sum() == pytest.approx(60)  # of those that are chosen
+    for wrong in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(InputError, match="at_most must be above 0"):
+            sdil.curate(mixed, scores(ORACLE), weights=True, at_most=wrong)
+
+
+def test_what_is_too_short_is_tried_by_nobody(mixed):
+    """Every third step is good: alone it is no run of two, whoever judges."""
+    alone = np.where(np.arange(12) % 3 == 0, 0.8, -0.8)
+    of_steps = [StepScores(np.full(12, 0.8)), *(StepScores(alone) for _ in range(59))]
+    before = (1 + np.concatenate([s.optimality for s in of_steps])) / 2
+    own = CrossJudged(np.tile(before, (5, 1)), np.arange(10) % 5, mixed.fingerprint(rewards=False))
+    curated = sdil.curate(mixed, of_steps, by="segment", keep_above=0.0, cross_judged=own)
+    assert sum(int(mask.sum()) for mask in curated.kept) == 12
+    np.testing.assert_array_equal(
+        curated.by_fold.kept, np.tile(np.concatenate(curated.kept), (5, 1))
+    )
 
 
 def test_a_power_sharpens_the_weights(mixed):

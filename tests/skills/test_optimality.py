@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sdil.skills.optimality import skill_scores, step_scores
+from sdil.skills.optimality import released_scores, skill_scores, step_scores
 
 # Four skills, two clean and two noisy trajectories of different lengths.
 SELECTION = torch.tensor(
@@ -77,3 +77,23 @@ def test_propagation_is_the_expected_skill_score():
     assert step_scores(SELECTION, scores).tolist() == pytest.approx(
         [0.8, 0.4, 0.4, -0.6, -0.3, -0.6, -0.75]
     )
+
+
+def test_scores_as_in_the_authors_code_by_hand():
+    """A step has its most probable skill: clean 0, 1, 0 and noisy 3, 3, 3, 3 (ties go to neither
+    here); so of two clean thirds and a noisy whole."""
+    selection = SELECTION.clone()
+    selection[3] = torch.tensor([0.0, 0.2, 0.3, 0.5])
+    selection[6] = torch.tensor([0.1, 0.0, 0.4, 0.5])
+    likelihood = torch.tensor([0.9, 0.6, 0.7, 0.5, 0.4, 1.0, 0.2])
+    is_clean = torch.tensor([True] * 3 + [False] * 4)
+    of_skills, of_steps = released_scores(selection, likelihood, is_clean)
+    # preference: (2/3) / (5/3), (1/3) / (4/3), 0, -1; quality on clean steps: 0.8, 0.6, none, none
+    product = [0.4 * 1.6 / 2.0001, 0.25 * 0.6 / 1.0001, 0.0, 0.0]
+    norm = sum(p**2 for p in product) ** 0.5
+    assert of_skills.tolist() == pytest.approx([p / norm for p in product], abs=1e-6)
+    assert of_skills.norm() == pytest.approx(1.0, abs=1e-6)
+    skills = of_skills[[0, 1, 0, 3, 3, 3, 3]]
+    assert of_steps.tolist() == pytest.approx((skills * likelihood).tolist(), abs=1e-6)
+    alike = released_scores(selection[[0, 0]], likelihood[:2], torch.tensor([True, False]))
+    assert not torch.cat(alike).any()  # nothing is preferred: 0, and no division by it

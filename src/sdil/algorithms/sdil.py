@@ -145,8 +145,7 @@ class SDIL(DiscoveryFields):
             selection="soft",
             predicts="mean",
             pu_interval=25,
-            delta=1.0,
-            score_by_likelihood=True,
+            scored="released",
             imitate_above=0.25,
             distillation="log",
             adv_weight=0.03125,  # a mean beside a loss that is summed over 32 steps

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -39,37 +39,7 @@ from sdil.networks.cross_fitting import CrossFitted, Folds, cross_fit
 from sdil.spaces import Array
 from sdil.training import TEMPERATURES
 from sdil.trajectories import Trajectory
-
-
-class Way(NamedTuple):
-    """To weigh noisy steps: p to a power, together at most so many times what clean ones weigh."""
-
-    exponent: float | None
-    """None: noisy steps are left alone; 0: each counts alike."""
-    at_most: float = math.inf
-
-    def weigh(self, good: Array, n_clean: Array | int, seen: Array | bool = True) -> Array:
-        """What noisy steps weigh, by how probably each is good (..., N), beside so many clean ones
-        (..., 1); only those that are `seen` are learned from."""
-        if self.exponent is None:
-            return np.zeros_like(good)
-        weights = good**self.exponent
-        total = np.maximum((weights * seen).sum(-1, keepdims=True), 1e-9)
-        return np.asarray(weights * np.minimum(1.0, self.at_most * n_clean / total))
-
-    def is_bearable(self, good: Array, n_clean: int) -> bool:
-        """Whether the judge expects few bad steps among all that are drawn; of what is not held
-        back, clean groups decide."""
-        weights = self.weigh(good, n_clean)
-        bad = float((weights * (1 - good)).sum())
-        most = MOST_BAD_OF_ALL * (n_clean + float(weights.sum()))
-        return self.at_most == math.inf or bad <= most
-
-    @property
-    def pools(self) -> bool:
-        """Whether noisy steps count like clean ones."""
-        return self.exponent == 0 and self.at_most == math.inf
-
+from sdil.ways import Way
 
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 NOTHING, POOLING, HELD = Way(None), Way(0.0), Way(1.0, 0.5)
@@ -152,12 +122,10 @@ def find_trust(
     given = _to_try_on(demos, judge, valid, good, seed)
     if given is None:
         return _untried(first, good, n_clean)
-    tried = [way for way in _TRIED if way.is_bearable(good, n_clean)]
+    tried = [way for way in _TRIED if is_bearable(way, good, n_clean)]
     ways = tuple(dict.fromkeys([first, *(_SILENT if silent else tried)]))
     found = _fit(given, ways, fields, look_back=0, seed=seed)
-    best = int(found.nll.mean(1).argmin())
-    if not silent:
-        best = next(i for i, nll in enumerate(found.nll) if not _clearly(nll - found.nll[best]))
+    best = _choose(given, ways, found, fields, silent=silent, seed=seed)
     way = ways[best]
     if way == NOTHING or way.pools:  # all is as it would be without noisy steps, or were they clean
         used = demos.clean_only() if way == NOTHING else demos
@@ -170,11 +138,45 @@ def find_trust(
     return Trust(way, weights, updates, temperature, helps, tuple(by_nll))
 
 
+def _choose(
+    given: tuple[Demonstrations, Folds, Array],
+    ways: tuple[Way, ...],
+    found: CrossFitted,
+    fields: TrustFields,
+    *,
+    silent: bool,
+    seed: int,
+) -> int:
+    """The most cautious way that is not clearly worse than the best, or, of a silent judge, the
+    best; of those that are not held back only one that clean groups gain by because of what was
+    done, not because anything else is learned, too."""
+    left = list(range(len(ways)))
+    while True:
+        best = min(left, key=lambda i: float(found.nll[i].mean()))
+        if not silent:
+            best = next(i for i in left if not _clearly(found.nll[i] - found.nll[best]))
+        if ways[best] == NOTHING or ways[best].at_most < math.inf:
+            return best
+        anew = _fit(given, (ways[best],), fields, look_back=0, seed=seed, dealt_anew=True)
+        if _clearly(anew.nll[0] - found.nll[best], least=0.0):
+            return best
+        left.remove(best)
+
+
 def propose(good: Array, n_clean: int) -> Way:
     """What the judge speaks for, by p of each noisy step."""
     exponent = smallest_exponent(good)
-    holds = exponent is not None and exponent >= 1 and HELD.is_bearable(good, n_clean)
+    holds = exponent is not None and exponent >= 1 and is_bearable(HELD, good, n_clean)
     return HELD if holds else Way(exponent)
+
+
+def is_bearable(way: Way, good: Array, n_clean: int) -> bool:
+    """Whether the judge expects few bad steps among all that are drawn; of what is not held back,
+    clean groups decide."""
+    weights = way.weigh(good, n_clean)
+    bad = float((weights * (1 - good)).sum())
+    most = MOST_BAD_OF_ALL * (n_clean + float(weights.sum()))
+    return way.at_most == math.inf or bad <= most
 
 
 def smallest_exponent(good: Array) -> float | None:
@@ -251,6 +253,7 @@ def _fit(
     *,
     look_back: int,
     seed: int,
+    dealt_anew: bool = False,
 ) -> CrossFitted:
     every, folds, by_fold = given
     of_step = folds.of_group[folds.group_of_step]
@@ -264,14 +267,15 @@ def _fit(
         at_least=min(fields.min_updates, fields.max_updates),
         at_most=fields.max_updates,
         temperatures=TEMPERATURES,
+        dealt_anew=dealt_anew,
         seed=seed,
     )
 
 
-def _clearly(gain: Array) -> bool:
+def _clearly(gain: Array, least: float = _CLEAR) -> bool:
     """Whether groups gain more than their mean may err, and enough."""
     error = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0.0
-    return bool(gain.mean() > max(error, _CLEAR))
+    return bool(gain.mean() > max(error, least))
 
 
 def _to_try_on(

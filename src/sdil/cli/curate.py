@@ -17,12 +17,11 @@ from sdil.cli.console import (
     parse,
     plain,
     print_json,
-    print_table,
     progress,
     set_threads,
-    show,
 )
 from sdil.cli.exporting import TO_HELP, frames_of, prepare
+from sdil.cli.kept import show_kept, summarise
 from sdil.curation import SHORTEST, Curated
 from sdil.curation import curate as keep_what_is_good
 from sdil.demonstrations import Demonstrations
@@ -58,6 +57,7 @@ def curate(
     selection: Path | None = None,
     weights: bool = False,
     power: float = 1.0,
+    at_most: float | None = None,
     min_length: int = SHORTEST,
     which: Annotated[Literal["noisy", "clean"], tyro.conf.arg(name="set")] = "noisy",
     clean: str | None = None,
@@ -92,6 +92,8 @@ def curate(
         selection: Keep what this file says: JSON that the page of `sdil report` downloads.
         weights: Keep every step; scores.parquet says how much each should weigh, 0 to 1.
         power: With --weights: a step weighs how probably it is good to this power.
+        at_most: With --weights: all noisy steps together weigh at most so many times what the
+            clean ones do.
         min_length: Shortest run of steps to keep. Whole episodes stay, and a selection is taken
             as it is.
         which: The set to curate.
@@ -142,6 +144,7 @@ def curate(
             selection=None if selection is None else read_json(selection, what="a selection"),
             weights=weights,
             power=power,
+            at_most=at_most,
             min_length=min_length,
             which=which,
             unknown=unknown_of(judge),
@@ -163,9 +166,10 @@ def curate(
         "selection": None if selection is None else str(selection),
         "weights": weights,
         "power": power if weights else None,
+        "at_most": at_most if weights else None,
         "min_length": min_length,
     }
-    summary = _summarise(curated, sets[which], truth)
+    summary = summarise(curated, sets[which], truth)
     made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
     source = origin_of(data)
     if not as_json:
@@ -202,7 +206,7 @@ def curate(
         )
         written = exporting.write(lambda _: answers, curated=not weights)
     if not as_json:
-        _show(curated, summary, weights)
+        show_kept(curated, summary, weights)
         if out is not None:
             print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
         show_written(written)
@@ -248,7 +252,7 @@ def _refuse_touching(data: str, out: Path) -> None:
 
 def _as_options(message: str, selection: Path | None) -> str:
     """The same message in the words of the command line."""
-    for name in ("keep_above", "keep_share", "min_length"):
+    for name in ("keep_above", "keep_share", "min_length", "at_most"):
         message = message.replace(name, "--" + name.replace("_", "-"))
     message = re.sub(r'by="(\w+)"', r"--by \1", message)
     return message if selection is None else message.replace("selection", str(selection), 1)
@@ -318,82 +322,3 @@ def _cut_truth(truth: Truth, curated: Curated) -> Truth:
         noisy_segment=None if segments is None else curated.take(segments),
         noisy_skill=None if skills is None else curated.take(skills),
     )
-
-
-def _summarise(curated: Curated, original: Trajectories, truth: Truth | None) -> dict[str, Any]:
-    kept = np.concatenate(curated.kept)
-    shares = [float(mask.mean()) for mask in curated.kept]
-    summary: dict[str, Any] = {
-        "steps": _tally(kept) | {"too_short": curated.too_short},
-        "episodes": {
-            "before": len(shares),
-            "whole": sum(s == 1 for s in shares),
-            "cut": sum(0 < s < 1 for s in shares),
-            "dropped": sum(s == 0 for s in shares),
-            "after": len(curated.pieces),
-        },
-        "groups": {},
-        "truth": None,
-        "why_all": curated.why_all,
-    }
-    for group in dict.fromkeys(g for g in original.groups if g is not None):
-        mine = [m for m, g in zip(curated.kept, original.groups, strict=True) if g == group]
-        summary["groups"][group] = _tally(np.concatenate(mine))
-    if truth is not None:
-        labels = truth.noisy_good if curated.which == "noisy" else truth.clean_good
-        good = np.concatenate(labels)
-        summary["truth"] = {
-            "good_before": float(good.mean()),
-            "precision": float(good[kept].mean()),
-            "recall": float(kept[good].mean()) if good.any() else None,
-        }
-    return summary
-
-
-def _tally(kept: Any) -> dict[str, Any]:
-    total, held = len(kept), int(kept.sum())
-    return {"before": total, "kept": held, "dropped": total - held, "kept_share": held / total}
-
-
-_MOST_GROUPS = 12
-
-
-def _show(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
-    steps, episodes, known = summary["steps"], summary["episodes"], summary["truth"]
-    chosen = "chosen" if weights else "kept"
-    rows = [
-        ["steps", str(steps["before"])],
-        [f"  {chosen}", f"{steps['kept']} ({steps['kept_share']:.1%})"],
-        [f"  not {chosen}" if weights else "  dropped", str(steps["dropped"])],
-        ["    of them in too short runs", str(steps["too_short"])],
-        ["episodes", str(episodes["before"])],
-        [f"  {chosen} whole", str(episodes["whole"])],
-        [f"  {chosen} in part", str(episodes["cut"])],
-        [f"  not {chosen}" if weights else "  dropped", str(episodes["dropped"])],
-        ["episodes written", str(episodes["after"])],
-    ]
-    if known is not None:
-        rows += [
-            ["good steps (truth), before", f"{known['good_before']:.1%}"],
-            [f"good among the {chosen} (precision)", f"{known['precision']:.1%}"],
-            [f"{chosen} among the good (recall)", _percent(known["recall"])],
-        ]
-    print_table(f"{curated.which} set", ["", "before and after"], rows)
-    groups = sorted(summary["groups"].items(), key=lambda item: item[1]["kept_share"])
-    if groups:
-        print_table(
-            "by group, least first",
-            ["group", "steps", chosen, "share"],
-            [
-                [name, str(g["before"]), str(g["kept"]), _percent(g["kept_share"])]
-                for name, g in groups[:_MOST_GROUPS]
-            ],
-        )
-        if len(groups) > _MOST_GROUPS:
-            print(f"and {len(groups) - _MOST_GROUPS} more groups: see curated.json")
-    if weights:
-        print("every step is written; scores.parquet says how much each should weigh")
-
-
-def _percent(share: float | None) -> str:
-    return show(share) if share is None else f"{share:.1%}"

@@ -71,7 +71,8 @@ def _shown(found: Mapping[str, Any], rule: str) -> Shown:
     said = str(found["sentence"])
     best = found.get("recommended")
     if best is not None:
-        said += f". Recommended: {recommendation(best, found.get('power'))}"
+        how = found.get("power"), found.get("at_most")
+        said += f". Recommended: {recommendation(best, *how)}"
     return {"sentence": said[:1].upper() + said[1:], "rows": rows, "rule": rule, "command": None}
 
 
@@ -110,15 +111,17 @@ def show_helped(helped: Helped) -> None:
         )
     print(plain(helped.sentence))
     if helped.recommended is not None:
-        print(f"recommended: {recommendation(helped.recommended, helped.power)}")
+        how = helped.power, helped.at_most
+        print(f"recommended: {recommendation(helped.recommended, *how)}")
 
 
-def recommendation(row: str, power: float | None) -> str:
+def recommendation(row: str, power: float | None, at_most: float | None) -> str:
     """What to learn from, in words."""
     what = LABELS.get(row, row)
     if row != "weighted" or power is None:
         return what
-    return f"{what} (--weights --power {power:g})"
+    held = "" if at_most is None else f" --at-most {at_most:g}"
+    return f"{what} (--weights --power {power:g}{held})"
 
 
 def _with_reach(estimate: Estimate | None, times: float = 1, form: str = ".3f") -> str:

@@ -5,8 +5,9 @@ were kept, with all of them weighed, and with as much dropped at random, and mea
 groups that were left out (`cross_fitting`). Differences are paired by group. Where the judge says
 what it would have said without the groups left out, that is what is tried on them.
 
-How sharply to weigh is told by the same groups: a step weighs a power of how probably it is good,
-and each group is measured with the power that is best for the others.
+How to weigh is told by the same groups: a step weighs a power of how probably it is good, or all of
+them together half as much as the clean ones, so that many doubtful ones do not outvote those; each
+group is measured with the way that is best for the others.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from sdil.networks.seeing import needs_encoder, see
 from sdil.progress import counting
 from sdil.spaces import Array
 from sdil.training import TEMPERATURES, check_seed
+from sdil.ways import Way
 
 WORTH = 0.01
 """The least gain in NLL that counts: where the interval holds none so large, it did not help."""
-POWERS = (0.5, 1.5, 5.0)
-"""Of how probably a step is good, by which it may be weighed: the larger, the surer it must be."""
+WAYS = (Way(0.5), Way(1.5), Way(5.0), Way(1.0, 0.5))
+"""How noisy steps may be weighed: the larger the power, the surer a step must be."""
 DRAWS = 3
 """How often `random` is drawn; the luckiest is what a judgement has to beat."""
 LABELS = {
@@ -75,6 +77,8 @@ class Helped:
     lower by more than the standard error of the difference."""
     power: float | None
     """In `weighted` a step weighs ((1 + optimality) / 2) ** power; None where it is not there."""
+    at_most: float | None
+    """And all steps together weigh at most so many times what clean ones do; None: no matter."""
     rows: tuple[Row, ...]
     groups: int
     """Clean groups that were left out in turn."""
@@ -121,13 +125,7 @@ def did_it_help(
         else Folds.of_episodes(demos, of_folds.fold)
     )
     halved = folds.halved()
-    weights = {
-        name: [
-            np.repeat(np.broadcast_to(weight, folds.noisy.shape), len(halved) // len(folds), 0)
-            for weight in of_row
-        ]
-        for name, of_row in _weights(curated, seed).items()
-    }
+    weights = _weights(demos, curated, folds, halved, seed)
     drawn = np.stack([weight for of_row in weights.values() for weight in of_row])
     with counting("does it help?", on_progress, progress) as count:
         found = cross_fit(
@@ -144,10 +142,10 @@ def did_it_help(
     at = {names[i]: int(i) for i in order}
     nll = {name: found.nll[at[name]] for name in weights}
     error = {name: found.error[at[name]] for name in weights}
-    power = None
+    way: Way | None = None
     if "weighted" in weights:
         tried = [i for i, name in enumerate(names) if name == "weighted"]
-        power = curated.power if len(tried) == 1 else POWERS[tried.index(at["weighted"])]
+        way = _ways(curated)[tried.index(at["weighted"])]
         by_others = _best_of_others(found.nll[tried], halved)
         nll["weighted"], error["weighted"] = (
             np.choose(by_others, list(of[tried])) for of in (found.nll, found.error)
@@ -170,11 +168,14 @@ def did_it_help(
     told = _tell(rows, "weighted" if curated.by == "weights" else "curated")
     best = _recommend(nll)
     error_in: ErrorIn = "shares" if demos.spaces.listed else "standard deviations"
-    return Helped(*told, best, power, tuple(rows.values()), groups, len(halved), seed, error_in)
+    power = None if way is None else way.exponent
+    at_most = None if way is None or way.at_most == np.inf else way.at_most
+    of_rows = tuple(rows.values())
+    return Helped(*told, best, power, at_most, of_rows, groups, len(halved), seed, error_in)
 
 
 def _not_measured(why: str, groups: int, seed: int) -> Helped:
-    return Helped("not measured", f"not measured: {why}", None, None, (), groups, 0, seed)
+    return Helped("not measured", f"not measured: {why}", None, None, None, (), groups, 0, seed)
 
 
 def _best_of_others(nll: Array, folds: Folds) -> Array:
@@ -197,32 +198,43 @@ def _recommend(nll: dict[str, Array]) -> str:
     return best if gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5 else "weighted"
 
 
-def _weights(curated: Curated, seed: int) -> dict[str, list[Array]]:
-    """What each noisy step weighs in each row and each of its draws: (noisy steps,), or where it is
-    told by folds (folds, noisy steps)."""
+def _ways(curated: Curated) -> tuple[Way, ...]:
+    """How `weighted` weighs: as it was asked for, or in several ways, of which the best counts."""
+    if curated.by != "weights":
+        return WAYS
+    return (Way(curated.power, np.inf if curated.at_most is None else curated.at_most),)
+
+
+def _weights(
+    demos: Demonstrations, curated: Curated, folds: Folds, halved: Folds, seed: int
+) -> dict[str, list[Array]]:
+    """What each noisy step weighs in each row and each of its draws. (folds, noisy steps)"""
     kept, of_folds = np.concatenate(curated.kept), curated.by_fold
-    rows = {"clean": [np.zeros(len(kept))], "all": [np.ones(len(kept))]}
     rng, dropped = np.random.default_rng(seed), int((~kept).sum())
+    rows = {"clean": [np.zeros(len(kept))], "all": [np.ones(len(kept))]}
     if dropped:
-        rows["curated"] = [kept.astype(np.float64)]
-        if of_folds is not None and of_folds.kept is not None:
-            rows["curated"] = [of_folds.kept.astype(np.float64)]
-    weighed = curated.weights if curated.by == "weights" else curated.weighing
-    if weighed is not None:
-        rows["weighted"] = [np.concatenate(weighed)]
+        told = kept if of_folds is None or of_folds.kept is None else of_folds.kept
+        rows["curated"] = [told.astype(np.float64)]
+    if curated.weighing is not None:
+        good = np.concatenate(curated.weighing) if of_folds is None else of_folds.weighing
+        chosen = kept if curated.by == "weights" else np.ones_like(kept)
+        of_step = folds.of_group[folds.group_of_step]
+        n_clean = (of_step != np.arange(len(folds))[:, None]).sum(1, keepdims=True)  # (K, 1)
+        seen = folds.noisy & chosen
+        rows["weighted"] = [chosen * way.weigh(good, n_clean, seen) for way in _ways(curated)]
     if curated.by == "weights":
-        rows["random"] = [rng.permutation(rows["weighted"][0]) for _ in range(DRAWS)]
+        given = np.concatenate(curated.weights)
+        rows["random"] = [rng.permutation(given) for _ in range(DRAWS)]
     elif dropped:
         rows["random"] = [
             _left_at_random(curated.stretches, dropped, rng).astype(np.float64)
             for _ in range(DRAWS)
         ]
-    if of_folds is not None and "weighted" in rows:
-        chosen = kept if curated.by == "weights" else 1.0
-        rows["weighted"] = [of_folds.weighing**curated.power * chosen]
-    if curated.by != "weights" and "weighted" in rows:
-        rows["weighted"] = [rows["weighted"][0] ** power for power in POWERS]
-    return rows
+    both = len(halved) // len(folds)
+    return {
+        name: [np.repeat(np.broadcast_to(w, folds.noisy.shape), both, 0) for w in of_row]
+        for name, of_row in rows.items()
+    }
 
 
 def _left_at_random(stretches: Array, dropped: int, rng: np.random.Generator) -> Array:

@@ -141,6 +141,7 @@ def cross_fit(
     temperatures: tuple[float, ...] = (1.0,),
     exactly: CrossFitted | None = None,
     clones: int = MOST_FOLDS,
+    dealt_anew: bool = False,
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> CrossFitted:
@@ -155,13 +156,18 @@ def cross_fit(
     that of `temperatures` which is best with it: who is too sure of himself need not stop early.
     Where it was found before how long each weighting is trained best, and by which temperature, it
     is measured `exactly` so, and nothing is chosen by the groups left out here. There are about
-    as many `clones` of each weighting, several of a fold where folds are fewer.
+    as many `clones` of each weighting, several of a fold where folds are fewer. Noisy steps whose
+    actions are `dealt_anew` among them teach how often each is taken, and nothing of where.
     """
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
     windows = Windows(everything, look_back, varying_inputs(everything))
     space = tell_so(windows, demos.spaces.action)
     actions = windows.actions_at(torch.arange(len(windows)))
+    if dealt_anew:
+        order = np.random.default_rng([seed, 41]).permutation(demos.noisy.n_steps)
+        of_clean, of_noisy = actions.split([demos.clean.n_steps, demos.noisy.n_steps])
+        actions = torch.cat([of_clean, of_noisy[torch.from_numpy(order)]])
     head = make_head(space)
     head.fit(actions)
     features = WindowFeatures(windows.observations.shape[1], head, look_back)

@@ -26,7 +26,7 @@ from sdil.networks.encoders import RecordedFeatures
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
 from sdil.skills.fields import DiscoveryFields
-from sdil.skills.optimality import skill_scores, step_scores
+from sdil.skills.optimality import released_scores, skill_scores, step_scores
 from sdil.skills.pairs import Pairs, find_pairs
 from sdil.skills.pairs_on_device import find_pairs_on_device
 from sdil.skills.repeated import Repeated
@@ -335,28 +335,34 @@ class Discovery:
     @torch.no_grad()
     def _estimate_optimality(self) -> None:
         """One deterministic pass over the training set."""
+        as_released = self.settings.scored == "released"
         model, windows = self.model, self.steps.windows
-        selection, likelihood = [], []
+        parts, plausible = [], []
         for index in windows.parts():
-            selection.append(model.selection(windows, index))
-            states = windows.at(index).state
-            outputs = model.pi_low.for_every_skill(states, model.g.prototypes)
-            actions = windows.actions_at(index)[:, None]
-            actions = actions.expand(-1, outputs.shape[1], *actions.shape[2:])
-            likelihood.append(model.head.plausibility(outputs, actions))  # p(a_t | s_t, z^k)
-        chosen = torch.cat(selection)
-        self.skill_optimality = skill_scores(
-            chosen,
-            torch.cat(likelihood),
-            self.steps.trajectory,
-            self.steps.trajectory_is_clean,
-            delta=self.settings.delta,
-            clip_preference=self.settings.clip_preference,
-        ).cpu()
+            chosen = model.selection(windows, index)
+            states, actions = windows.at(index).state, windows.actions_at(index)
+            if as_released:
+                outputs = model.pi_low(states, chosen @ model.g.prototypes)
+            else:
+                outputs = model.pi_low.for_every_skill(states, model.g.prototypes)
+                actions = actions[:, None].expand(-1, outputs.shape[1], *actions.shape[1:])
+            parts.append(chosen)
+            plausible.append(model.head.plausibility(outputs, actions))  # p(a_t | s_t, z^k)
+        selection, likelihood = torch.cat(parts), torch.cat(plausible)
+        if as_released:
+            of_skills, told = released_scores(selection, likelihood, self.steps.is_clean)
+        else:
+            of_skills = skill_scores(
+                selection,
+                likelihood,
+                self.steps.trajectory,
+                self.steps.trajectory_is_clean,
+                delta=self.settings.delta,
+                clip_preference=self.settings.clip_preference,
+            )
+            told = step_scores(selection, of_skills)
+        self.skill_optimality = of_skills.cpu()
         if self._judged is None:
-            told = step_scores(chosen, self.skill_optimality.to(chosen.device))
-            if self.settings.score_by_likelihood:
-                told = told * (chosen * torch.cat(likelihood)).sum(1)
             self.scores = torch.where(self.steps.is_clean, 1.0, told)
 
 

@@ -66,8 +66,9 @@ class DiscoveryFields:
     """Keeps the preference score from a division by zero."""
     clip_preference: bool = True
     """Whether the preference score is clipped to [-1, 1]; not in the paper."""
-    score_by_likelihood: bool = False
-    """Whether the skills' score of a step is multiplied by p(a_t), as in the authors' code."""
+    scored: Literal["text", "released"] = "text"
+    """How skills and steps are scored: text, as the paper writes it; released, as its authors' code
+    does (`skills/optimality.py`), which knows neither `delta` nor `clip_preference`."""
     clean_share: Share = 0.25
     """Share of each discovery batch drawn from the clean set; 0 draws from both as they come."""
     discovery_epochs: Count = 15

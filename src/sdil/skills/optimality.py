@@ -1,11 +1,13 @@
 """Optimality by positive-unlabelled learning over skills (paper, section 4.2.2).
 
 Skills that clean demonstrations prefer and that predict actions well are good; a step is as good as
-the skills it selects. Expected (soft) selection probabilities throughout, no randomness.
+the skills it selects. Expected (soft) selection probabilities throughout, no randomness; but for
+`released_scores`, which is what the authors' code does and their text does not say.
 """
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
 SMALLEST_SCALE = 0.05  # below it, scores are left small instead of being blown up to 1
@@ -41,3 +43,22 @@ def skill_scores(
 def step_scores(selection: Tensor, scores: Tensor) -> Tensor:
     """Propagation: `sum_k p(z_t = z^k) s_k^op`. (N,)"""
     return selection @ scores
+
+
+def released_scores(
+    selection: Tensor, likelihood: Tensor, is_clean: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`s_k^op` of each skill (K,) and the scores of steps (N,), as in the authors' code.
+
+    There a step has one skill, its most probable one; steps are counted, not trajectories; a skill
+    predicts as well as it does on clean steps; all skills' scores together have a Euclidean norm of
+    1, so that few are above its thresholds; and a step is worth its skill's score times `p(a_t)`.
+    `likelihood` is that (N,), under the mean of the skills; `is_clean` is of each step (N,).
+    """
+    chosen = F.one_hot(selection.argmax(1), selection.shape[1]).to(likelihood)
+    clean, noisy = chosen[is_clean].mean(0), chosen[~is_clean].mean(0)
+    predicted = (chosen * likelihood[:, None])[is_clean].sum(0)
+    quality = predicted / (chosen[is_clean].sum(0) + 1e-4)
+    product = (clean - noisy) / (clean + 1) * quality
+    scores = product / product.norm().clamp(min=1e-12)
+    return scores, chosen @ scores * likelihood
