@@ -20,6 +20,7 @@ from sdil.evaluation.helped import (
     WAYS,
     Row,
     _best_of_others,
+    _best_way,
     _left_at_random,
     _recommend,
     _tell,
@@ -291,14 +292,28 @@ def test_weights_are_recommended_unless_another_row_is_surely_better():
     assert _recommend({"clean": unsteady, "all": weighted + 1, "weighted": weighted}) == "weighted"
     assert _recommend({"clean": unsteady, "all": weighted + 1}) == "clean"
     assert _recommend({"all": weighted, "curated": steady, "random": steady - 1}) == "curated"
+    gain = np.array([0.02, 0.1, 0.04, 0.12])  # 0.07, and its mean errs by 0.0238
+    rows = {"all": weighted, "weighted": weighted}
+    assert _recommend(rows | {"curated": weighted - gain}) == "curated"
+    assert _recommend(rows | {"curated": weighted - gain + 0.03}) == "weighted"  # by 1.7 errors
+    assert _recommend(rows | {"clean": weighted - gain + 0.03}) == "clean"
 
 
 def test_the_power_of_a_group_is_told_by_the_others():
-    """Three folds of a group each; the second weighting is best for group 2 alone."""
-    folds = Folds(np.arange(3), np.arange(3), np.ones((3, 1), bool))
-    nll = np.array([[1.0, 1.0, 5.0], [2.0, 2.0, 1.0]])
-    # others of group 0: 3.0 against 1.5; of 1 the same; of 2: 1.0 against 2.0
-    assert _best_of_others(nll, folds).tolist() == [1, 1, 0]
+    """Three folds of two groups each; the second weighting is best for the last fold alone."""
+    folds = Folds(np.repeat(np.arange(3), 2), np.arange(6), np.ones((3, 1), bool))
+    nll = np.repeat([[1.0, 1.0, 5.0], [2.0, 2.0, 1.0]], 2, 1)
+    # others of fold 0: 3.0 against 1.5; of 1 the same; of 2: 1.0 against 2.0
+    assert _best_of_others(nll, folds).tolist() == [1, 1, 1, 1, 0, 0]
+
+
+def test_few_groups_choose_the_mildest_way_that_may_be_best():
+    """The second is better by 0.1, of which the mean errs by 0.1, and the third surely worse."""
+    nll = np.array([[1.0, 1.0, 1.0], [0.7, 1.0, 1.0], [1.2, 1.2, 1.2]])
+    assert _best_way(nll, few=True) == 0
+    assert _best_way(nll, few=False) == 1
+    assert _best_way(nll[::-1], few=True) == 1
+    assert _best_way(nll[:, :1], few=True) == 1  # one group has no error
 
 
 def test_weights_may_be_held_to_a_part_of_what_clean_steps_weigh(mixed):

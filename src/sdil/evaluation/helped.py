@@ -32,7 +32,8 @@ from sdil.ways import Way
 WORTH = 0.01
 """The least gain in NLL that counts: where the interval holds none so large, it did not help."""
 WAYS = (Way(0.5), Way(1.5), Way(5.0), Way(1.0, 0.5))
-"""How noisy steps may be weighed: the larger the power, the surer a step must be."""
+"""How noisy steps may be weighed: the larger the power, the surer a step must be. By fewer groups
+than there are folds, the first one counts that is not surely worse than the best."""
 DRAWS = 3
 """How often `random` is drawn; the luckiest is what a judgement has to beat."""
 LABELS = {
@@ -74,7 +75,7 @@ class Helped:
     """The verdict with its figures, in words."""
     recommended: str | None
     """What to learn from: `weighted`, or the row with the lowest NLL, `random` aside, where that is
-    lower by more than the standard error of the difference."""
+    lower by more than the standard error of the difference; `curated` by more than two."""
     power: float | None
     """In `weighted` a step weighs ((1 + optimality) / 2) ** power; None where it is not there."""
     at_most: float | None
@@ -145,6 +146,7 @@ def did_it_help(
     way: Way | None = None
     if "weighted" in weights:
         tried = [i for i, name in enumerate(names) if name == "weighted"]
+        at["weighted"] = tried[_best_way(found.nll[tried], few=groups < MOST_FOLDS)]
         way = _ways(curated)[tried.index(at["weighted"])]
         by_others = _best_of_others(found.nll[tried], halved)
         nll["weighted"], error["weighted"] = (
@@ -180,22 +182,37 @@ def _not_measured(why: str, groups: int, seed: int) -> Helped:
 
 def _best_of_others(nll: Array, folds: Folds) -> Array:
     """Which of several weightings (W, G) is best for the groups outside the fold of each. (G,)"""
+    few = nll.shape[1] < MOST_FOLDS
     best = np.zeros(nll.shape[1], np.int64)
     for fold in range(len(folds)):
         mine = folds.of_group == fold
         others = ~mine if len(folds) > 2 else np.ones_like(mine)  # one fold says too little
-        best[mine] = nll[:, others].mean(1).argmin()
+        best[mine] = _best_way(nll[:, others], few=few)
     return best
+
+
+def _best_way(nll: Array, *, few: bool) -> int:
+    """Which of several weightings (W, G) is best; of few groups the first that may be."""
+    best = int(nll.mean(1).argmin())
+    return next(i for i, of in enumerate(nll) if i == best or (few and not _surely(of - nll[best])))
 
 
 def _recommend(nll: dict[str, Array]) -> str:
     """Weights bend least, and need not be surely better than the rest: groups are few, and clones
-    of clean ones alone are those that gain most by the groups that are left out here."""
-    best = min((n for n in nll if n != "random"), key=lambda name: float(nll[name].mean()))
-    if "weighted" not in nll or best == "weighted":
-        return best
-    gain = nll["weighted"] - nll[best]
-    return best if gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5 else "weighted"
+    of clean ones alone are those that gain most by the groups that are left out here. What was
+    curated must be twice as sure: its borders were drawn by who had seen these groups."""
+    rows = [name for name in nll if name != "random"]
+    if "weighted" in nll:
+        gains = {name: nll["weighted"] - nll[name] for name in rows}
+        rows = [n for n in rows if _surely(gains[n], 2.0 if n == "curated" else 1.0)]
+        rows.append("weighted")
+    return min(rows, key=lambda name: float(nll[name].mean()))
+
+
+def _surely(gain: Array, errors: float = 1.0) -> bool:
+    """Whether groups gain more than so many times what their mean may err."""
+    of_mean = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0.0
+    return bool(gain.mean() > errors * of_mean)
 
 
 def _ways(curated: Curated) -> tuple[Way, ...]:
