@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit  # `scipy.stats.t.ppf`, which takes a second to import
 
 from sdil.cores import steadily
 from sdil.curation import Curated
@@ -198,7 +198,7 @@ def _best_way(nll: Array, *, few: bool) -> int:
     best = int(nll.mean(1).argmin())
     if not few:
         return best
-    errors = float(student.ppf(0.95, max(nll.shape[1] - 1, 1)))
+    errors = float(stdtrit(max(nll.shape[1] - 1, 1), 0.95))
     return next(i for i, of in enumerate(nll) if i == best or not _surely(of - nll[best], errors))
 
 
