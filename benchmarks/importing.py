@@ -13,7 +13,6 @@ included), so that what else the machine does counts for nothing; the file is in
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sys
 import tempfile
@@ -357,7 +356,6 @@ def floor(folder: Path, data: list[dict[str, Any]], repeats: int) -> dict[str, f
         "bare read": lambda: bare_numpy(path),
         "reading": lambda: np.fromfile(path, np.uint8),
         "CRC-32": lambda: zlib.crc32(raw.data),
-        "SHA-256": lambda: hashlib.sha256(raw.data).digest(),
         "finite?": lambda: np.isfinite(numbers).all(),
         "writing": write,
     }

@@ -10,7 +10,6 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -187,14 +186,6 @@ class Demonstrations:
 def digest_of(observations: Array) -> bytes:
     """SHA-256 of the observations of an episode."""
     return hashlib.sha256(np.ascontiguousarray(observations).data).digest()
-
-
-def update_fingerprint(digest: Any, t: Trajectory, seen: bytes | None) -> None:
-    """One more episode in a fingerprint; `seen` is `digest_of` pictures, None for vectors."""
-    digest.update(repr((t.id, t.group, t.terminated, t.observations.shape)).encode())
-    digest.update(np.ascontiguousarray(t.observations).data if seen is None else seen)
-    digest.update(np.ascontiguousarray(t.actions).data)
-    digest.update(b"-" if t.rewards is None else np.ascontiguousarray(t.rewards).data)
 
 
 def hold_out(

@@ -21,7 +21,7 @@ from typing import Any
 from sdil.errors import InputError
 
 _HOST = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
-_NESTED = (dict, list, tuple)
+_NESTED = {dict, list, tuple}
 REPLACED = ".replaced"
 """The ending of the hidden name under which a folder waits while another takes its place."""
 
@@ -141,9 +141,14 @@ def refuse_existing(path: Path, *, overwrite: bool, marker: str) -> None:
         raise InputError(f"{path} has no {marker}, so it was not written by this command: kept")
 
 
+def json_text(value: Any) -> str:
+    """A value as JSON that people can read."""
+    return _indented(value) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, whole or not at all."""
-    text = _indented(value) + "\n"
+    text = json_text(value)
     with new_file(path, size=len(text)) as temporary:
         temporary.write_text(text, "utf-8")
 
@@ -152,7 +157,7 @@ def _indented(value: Any, margin: str = "\n") -> str:
     """`json.dumps(value, indent=2, ensure_ascii=False)`, which is slow for long lists: it goes
     through all of them in Python."""
     inner = margin + "  "
-    if type(value) is list and value and not any(isinstance(x, _NESTED) for x in value):
+    if type(value) is list and value and not _NESTED.intersection(map(type, value)):
         plain = json.dumps(value, ensure_ascii=False, separators=(f",{inner}", ": "))
         return f"[{inner}{plain[1:-1]}{margin}]"
     if type(value) is list and value:
@@ -162,7 +167,7 @@ def _indented(value: Any, margin: str = "\n") -> str:
             f"{json.dumps(k, ensure_ascii=False)}: {_indented(v, inner)}" for k, v in value.items()
         )
         return f"{{{inner}" + f",{inner}".join(lines) + f"{margin}}}"
-    if isinstance(value, _NESTED):
+    if isinstance(value, tuple(_NESTED)):
         return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", margin)
     return json.dumps(value, ensure_ascii=False)
 

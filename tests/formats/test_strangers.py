@@ -198,3 +198,83 @@ def test_a_word_among_numbers_that_were_seen_is_a_fault(tmp_path, capsys):
     assert "row 6" in capsys.readouterr().err
     path.write_text(path.read_text().replace("n.a.", "5"))
     assert sdil.read(path, clean="e0").noisy.n_steps == 8
+
+
+@pytest.fixture
+def pen(tmp_path, monkeypatch):
+    """D4RL's Adroit pen as Minari keeps it: under an id with slashes, with infos of each step."""
+    import gymnasium as gym
+    import minari
+    from minari.data_collector import EpisodeBuffer
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    buffers = []
+    for number in range(6):
+        steps = 5 + number
+        infos = {
+            "success": np.arange(steps + 1) > 3,
+            "state": {"qpos": random.normal(size=(steps + 1, 3))},
+        }
+        buffers.append(
+            EpisodeBuffer(
+                id=number,
+                observations=random.normal(size=(steps + 1, 4)),
+                actions=random.normal(size=(steps, 2)).astype(np.float32),
+                rewards=[1.0] * steps,
+                terminations=[False] * steps,
+                truncations=[False] * (steps - 1) + [True],
+                infos=infos,
+            )
+        )
+    with pytest.warns(UserWarning, match="is None|set to None"):
+        minari.create_dataset_from_buffers(
+            "D4RL/pen/human-v2",
+            buffer=buffers,
+            observation_space=gym.spaces.Box(-np.inf, np.inf, (4,)),
+            action_space=gym.spaces.Box(-1, 1, (2,)),
+            algorithm_name="people",
+            author="us",
+            author_email="us",
+            code_permalink="here",
+            description="a pen",
+        )
+    return "D4RL/pen/human-v2"
+
+
+def test_a_local_minari_set_is_known_by_its_id_alone(pen, tmp_path, capsys):
+    assert main(["inspect", pen]) == 0
+    said = capsys.readouterr().out
+    assert f"import it with:\n  sdil import {pen} " in said
+    assert main(["import", pen, "--clean", "0-2", "--out", "mine"]) == 0
+    assert sdil.load_demonstrations("mine") == sdil.read(pen, clean="0-2")
+    assert main(["inspect", "D4RL/pen/human-v3"]) == 2
+    assert "D4RL/pen/human-v3 does not exist" in capsys.readouterr().err
+
+
+def test_infos_of_minari_are_named_and_left_out(pen):
+    source = sdil.open_source(pen)
+    roles = {f.name: (f.role, f.shape) for f in source.features}
+    assert roles["infos/success"] == ("other", ())
+    assert roles["infos/state/qpos"] == ("other", (3,))
+    assert sdil.read(source, clean="0").spaces.observation.shape == (4,)
+    chosen = sdil.read(source, clean="0", features="observations,infos/state/qpos")
+    assert chosen.spaces.observation.shape == (7,)
+    with h5py.File("minari/D4RL/pen/human-v2/data/main_data.hdf5") as file:
+        qpos = file["episode_0/infos/state/qpos"][()]
+    np.testing.assert_array_equal(chosen.clean[0].observations[:, 4:], qpos[:5])
+
+
+def test_what_is_named_is_shown_as_taken(pen, capsys):
+    assert main(["inspect", pen, "--features", "infos/state/qpos"]) == 0
+    said = capsys.readouterr().out
+    told = {
+        p[1].strip(): p[2].strip() for line in said.splitlines() if len(p := line.split("│")) > 2
+    }
+    assert told == {
+        "observations": "left out",
+        "actions": "action",
+        "infos/state/qpos": "observation",
+        "infos/success": "left out",
+    }

@@ -119,11 +119,11 @@ def _short(value: Any) -> str:
 
 
 def _print_features(reading: Reading) -> None:
-    source, taken = reading.source, {camera.feature.name for camera in reading.cameras}
+    source, taken = reading.source, _taken_for(reading)
     rows = [
         [
             f.name,
-            _role(f, f.name in taken),
+            taken.get(f.name, "picture, left out" if f.role == "image" else "left out"),
             "x".join(map(str, f.shape)) or "1",
             f.dtype,
             f.unit or "",
@@ -137,10 +137,19 @@ def _print_features(reading: Reading) -> None:
     print_table("features", [columns[i] for i in told], some, text_columns=6)
 
 
-def _role(feature: Feature, taken: bool) -> str:
-    if feature.role == "image":
-        return "picture" if taken else "picture, left out"
-    return {"other": "left out"}.get(feature.role, feature.role)
+def _taken_for(reading: Reading) -> dict[str, str]:
+    """What each feature is taken for: what was named, or by default what the source calls so."""
+    asked, features = reading.address.choices, reading.source.features
+    by_role = {
+        role: [f.name for f in features if f.role == role]
+        for role in ("reward", "action", "observation")
+    }
+    if "actions" in asked:
+        by_role["action"] = reading.action.features
+    if "features" in asked:
+        by_role["observation"] = reading.observation.features
+    cameras = {camera.feature.name: "picture" for camera in reading.cameras}
+    return {name: role for role, names in by_role.items() for name in names} | cameras
 
 
 def _entries(feature: Feature) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,9 @@ def open_arrays(path: str | Path) -> ArraysSource:
     if place.is_dir():
         return _open_folder(place)
     members, objects = _members(place)
-    long = {n: members[n] for n in _OBSERVATIONS if n in members and members[n].array.ndim}
+    long = {
+        n: members[n] for n in (*_OBSERVATIONS, *_ACTIONS) if n in members and members[n].array.ndim
+    }
     arrays = _numbers(place, members, unchecked=long)
     actions = next((n for n in _ACTIONS if n in arrays), None)
     if actions is None:
@@ -128,8 +131,8 @@ def open_arrays(path: str | Path) -> ArraysSource:
         kept[name] = array
     features = _features(kept)
     episodes = tuple(
-        Episode(str(i), int(n), columns={"first_row": int(edges[i])})
-        for i, n in enumerate(np.diff(edges))
+        Episode(str(i), last - first, columns={"first_row": first})
+        for i, (first, last) in enumerate(pairwise(edges.tolist()))
     )
     odd = [f"{name} holds objects, which are never unpickled: it is left out" for name in objects]
     about = {"odd": odd} if odd else {}

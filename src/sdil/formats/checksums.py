@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sdil.files import write_json
+from sdil.files import json_text
 from sdil.formats.episodes import FILE, PLACES, read_places
 from sdil.formats.mapped import DIGESTS, Rows, sum_up_others
 from sdil.formats.minari import Notes
@@ -27,9 +27,9 @@ CHECKSUMS, MAPPED = "checksums", "mapped"
 def write_about(
     folder: Path, about: dict[str, Any], known: Mapping[str, int | None] | None = None
 ) -> None:
-    """Write `sdil.json` with checksums of the files of both sets and of all that it says; of a
-    mapped file they are of all but its rows, which have their own. `known` are the CRC-32 of files
-    that were summed up as they were written."""
+    """Write `sdil.json` into a folder that is not in its place yet, with checksums of the files of
+    both sets and of all that it says; of a mapped file they are of all but its rows, which have
+    their own. `known` are the CRC-32 of files that were summed up as they were written."""
     for name in SETS:
         for file in files_of(name):
             summed = (known or {}).get(file)
@@ -43,7 +43,7 @@ def write_about(
                     else sum_up_others(folder / file, Rows.from_json(rows))
                 )
     about[CHECKSUMS][ABOUT] = digest_of_the_rest(about)
-    write_json(folder / ABOUT, about)
+    (folder / ABOUT).write_text(json_text(about), "utf-8")
 
 
 def known_places(folder: Path, about: dict[str, Any], name: str, noted: Notes) -> Array | None:

@@ -8,8 +8,10 @@ zlib has them, the lowest power stands in the highest bit.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,7 +19,15 @@ from sdil.spaces import Array
 
 _P = 0xEDB88320
 _ONE = 1 << 31
+_BITS = 13  # of a number of bytes that are looked up at once: two look-ups reach 64 MB
+_LAST = (1 << _BITS) - 1
 _FOURTHS = tuple(np.uint64(0x1111111111111111 << k) for k in range(4))
+
+
+def sum_rows(array: Array, edges: Sequence[int]) -> list[int]:
+    """The CRC-32 of the rows between each two edges of an array that lies in one piece."""
+    content, size = array.reshape(-1).view(np.uint8).data, array.nbytes // len(array)
+    return [zlib.crc32(content[first * size : last * size]) for first, last in pairwise(edges)]
 
 
 def join_sums(sums: Sequence[int] | Array, sizes: Sequence[int] | Array) -> int:
@@ -29,9 +39,9 @@ def join_sums(sums: Sequence[int] | Array, sizes: Sequence[int] | Array) -> int:
 
 def _shift(size: Array) -> Array:
     """x^(8 n) mod P for each n."""
-    found, digit = _powers(0)[size & 255], 1
-    while (size := size >> 8).any():
-        found = _times(found, _powers(digit)[size & 255])
+    found, digit = _powers(0)[size & _LAST], 1
+    while (size := size >> _BITS).any():
+        found = _times(found, _powers(digit)[size & _LAST])
         digit += 1
     return found
 
@@ -70,13 +80,13 @@ def _tables() -> Array:
 
 @cache
 def _powers(digit: int) -> Array:
-    """x^(8 n 256^digit) mod P for n below 256. (256,)"""
+    """x^(8 n 2^(13 digit)) mod P for n below 2^13. (2^13,)"""
     before = _powers(digit - 1) if digit else None
     base = np.array([_ONE >> 8], np.uint64)  # x^8
     if before is not None:
-        base = _times(before[255:], before[1:2])
+        base = _times(before[_LAST:], before[1:2])
     found = np.array([_ONE], np.uint64)
-    for _ in range(8):
+    for _ in range(_BITS):
         found = np.concatenate([found, _times(found, base)])
         base = _times(base, base)
     return found

@@ -18,6 +18,7 @@ from sdil.formats.origin import Imported, Origin
 from sdil.formats.reading import open_reading
 from sdil.formats.recognise import (
     is_demonstrations,
+    is_minari_id,
     is_server,
     parse_address,
     without_password,
@@ -98,7 +99,9 @@ def is_source(data: str | Path) -> bool:
     if address.format or address.choices or is_server(address.location):
         return True
     path = Path(address.location)
-    return path.exists() and not is_demonstrations(path) and not _is_ours(path)
+    if not path.exists():
+        return is_minari_id(address.location)
+    return not is_demonstrations(path) and not _is_ours(path)
 
 
 def _is_ours(path: Path) -> bool:

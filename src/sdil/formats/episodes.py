@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from sdil.formats.crc import join_sums
+from sdil.formats.fingerprints import Summed, sum_up
 from sdil.formats.hdf5_headers import SUPERBLOCK, Repeated, make_headers
 from sdil.formats.runs import Run
 from sdil.observations import observation_shape, observation_type
@@ -36,6 +38,7 @@ actions, rewards and terminations begin."""
 FILE = Path("data", "main_data.hdf5")
 _GATHERED = 1 << 20  # bytes from which on the system is asked to write them
 _PIECES = 1000  # that it takes at once
+_SUMS = 20_000  # of pieces that are kept before they are put together
 
 
 def write_episodes(
@@ -67,14 +70,15 @@ class EpisodeFile:
             ("terminations", np.dtype(bool), ()),
             ("truncations", np.dtype(bool), ()),
         )
-        self._sums: list[tuple[int, int]] | None = None if self.lengths else []
         self.checksum: int | None = None
         """CRC-32 of the finished file; None where it was gone on with."""
-        self._open = (0, 0)  # checksum and bytes of what follows the last of these
+        self._is_whole = not self.lengths  # whether all of it was summed up here
+        self._sums: list[int] = []  # of each piece
+        self._sizes: list[int] = []
         self._waiting: list[bytes | memoryview] = []
         self._at = SUPERBLOCK  # where what is waiting belongs
         self._bytes = 0  # of it
-        self._known_ends: dict[tuple[int, bool, bool], bytes] = {}
+        self._known_ends: dict[tuple[int, bool, bool, int], tuple[bytes, int]] = {}
         self._file = path.open("r+b" if self.lengths else "w+b", 0)
         if self.lengths:
             self._at = int(self._layout()[1])
@@ -96,91 +100,81 @@ class EpisodeFile:
             if kind is None:
                 self.flush()
 
-    def append(self, t: Trajectory, seen_sum: int | None = None) -> None:
+    def append(self, t: Trajectory, summed: Summed | None = None) -> None:
         """Write one more episode, or keep it for a moment: its arrays must not change.
 
-        `seen_sum` is the CRC-32 of its observations, where it is known already.
+        `summed` are its checksums, where they are known already.
         """
-        steps, missing = len(t.actions), None
         (_, seen, _), (_, done, _), *_ = self._kinds
-        observations = np.ascontiguousarray(t.observations, seen)
-        if len(observations) == steps:
-            missing = observations[-1:]
-        self._put(observations, seen_sum)
-        self._put(missing)
-        self._pad(observations.nbytes + (0 if missing is None else missing.nbytes))
-        actions = np.ascontiguousarray(t.actions, done)
-        self._put(actions)
-        self._pad(actions.nbytes)
-        if t.rewards is not None:
-            self._put(np.ascontiguousarray(t.rewards, np.float64))
-        self._put_bytes(self._ends(steps, t.terminated, t.rewards is None))
-        self.lengths.append(steps)
-        if self._bytes > _GATHERED or len(self._waiting) > _PIECES:
-            self.flush()
+        self._append(
+            np.ascontiguousarray(t.observations, seen),
+            np.ascontiguousarray(t.actions, done),
+            None if t.rewards is None else np.ascontiguousarray(t.rewards, np.float64),
+            sum_up(t, framed=False) if summed is None else summed,
+        )
 
-    def append_run(self, run: Run) -> None:
+    def append_run(self, run: Run, summed: Summed) -> None:
         """Write several, or keep them for a moment."""
-        row = run.observations.nbytes // len(run.observations)
-        step = run.actions.nbytes // len(run.actions)
-        seen, done = (a.reshape(-1).view(np.uint8).data for a in (run.observations, run.actions))
-        rewards = None if run.rewards is None else run.rewards.view(np.uint8).data
-        sums: Sequence[int | None] = run.sums or [None] * len(run.ids)
-        for (first, last), ended, known in zip(run.steps(), run.terminated, sums, strict=True):
-            self._put_known(seen[first * row : last * row], known)
-            self._put_bytes(seen[(last - 1) * row : last * row])
-            self._pad((last - first + 1) * row)
-            self._put_bytes(done[first * step : last * step])
-            self._pad((last - first) * step)
-            if rewards is not None:
-                self._put_bytes(rewards[first * 8 : last * 8])
-            self._put_bytes(self._ends(last - first, ended, rewards is None))
-            self.lengths.append(last - first)
+        self._append(run.observations, run.actions, run.rewards, summed)
+
+    def _append(
+        self, observations: Array, actions: Array, rewards: Array | None, summed: Summed
+    ) -> None:
+        """Write episodes that lie end to end in these arrays, in as few pieces as will do."""
+        row, step = (a.nbytes // len(a) for a in (observations, actions))
+        seen, done = (a.reshape(-1).view(np.uint8).data for a in (observations, actions))
+        paid = None if rewards is None else rewards.reshape(-1).view(np.uint8).data
+        at = first = 0
+        for rows, steps, ended, seen_sum, done_sum, paid_sum in zip(
+            summed.rows,
+            summed.steps,
+            summed.terminated,
+            summed.seen,
+            summed.done,
+            summed.rewards,
+            strict=True,
+        ):
+            end, last = at + rows * row, first + steps
+            rest = seen[end - row : end].tobytes() if rows == steps else b""
+            rest += bytes(-(steps + 1) * row % 8)  # arrays begin at multiples of eight
+            self._waiting += (seen[at:end], rest, done[first * step : last * step])
+            self._sums += (seen_sum, zlib.crc32(rest), done_sum)
+            self._sizes += (rows * row, len(rest), steps * step)
+            gap = -steps * step % 8
+            if paid is not None:
+                self._put(bytes(gap), zlib.crc32(bytes(gap)))
+                self._put(paid[first * 8 : last * 8], paid_sum)
+                gap = 0
+            self._put(*self._ends(steps, ended, paid is None, gap))
+            at, first = end, last
+        self._bytes += at + first * step
+        self.lengths += summed.steps
         if self._bytes > _GATHERED or len(self._waiting) > _PIECES:
             self.flush()
 
-    def _ends(self, steps: int, terminated: bool, no_rewards: bool) -> bytes:
-        """Terminations and truncations, and before them unknown rewards; to eight bytes."""
-        key = steps, terminated, no_rewards
+    def _ends(self, steps: int, terminated: bool, no_rewards: bool, gap: int) -> tuple[bytes, int]:
+        """Terminations and truncations, to eight bytes, and their CRC-32; before them a gap and
+        unknown rewards."""
+        key = steps, terminated, no_rewards, gap
         known = self._known_ends.get(key)
         if known is not None:
             return known
         ends = np.zeros((2, steps), bool)
         ends[0 if terminated else 1, -1] = True
         rewards = np.full(steps if no_rewards else 0, np.nan)
-        made = rewards.tobytes() + ends.tobytes() + bytes(-ends.nbytes % 8)
-        if len(made) * len(self._known_ends) < _GATHERED:  # no more of them are kept
+        content = bytes(gap) + rewards.tobytes() + ends.tobytes() + bytes(-ends.nbytes % 8)
+        made = content, zlib.crc32(content)
+        if len(content) * len(self._known_ends) < _GATHERED:  # no more of them are kept
             self._known_ends[key] = made
         return made
 
-    def _put(self, values: Array | None, known: int | None = None) -> None:
-        """Append an array; `known` is its CRC-32."""
-        if values is not None and values.nbytes:
-            self._put_known(values.reshape(-1).view(np.uint8).data, known)
-
-    def _put_known(self, content: memoryview, known: int | None) -> None:
-        if known is None:
-            self._put_bytes(content)
-            return
-        if self._sums is not None:
-            self._sums += [self._open, (known, len(content))]
-            self._open = (0, 0)
-        self._waiting.append(content)
-        self._bytes += len(content)
-
-    def _put_bytes(self, content: bytes | memoryview) -> None:
-        """Append bytes."""
+    def _put(self, content: bytes | memoryview, summed: int) -> None:
+        """Append bytes whose CRC-32 is known."""
         size = len(content)
-        if self._sums is not None:
-            before, length = self._open
-            self._open = (zlib.crc32(content, before), length + size)
         self._waiting.append(content)
         self._bytes += size
-
-    def _pad(self, size: int) -> None:
-        """Zeros up to the next multiple of eight bytes."""
-        if size % 8:
-            self._put_bytes(bytes(-size % 8))
+        self._sums.append(summed)
+        self._sizes.append(size)
 
     def read_again(self) -> Iterator[list[Array]]:
         """The five arrays of each episode that was there from the beginning, in order."""
@@ -197,7 +191,11 @@ class EpisodeFile:
     def flush(self) -> None:
         """Hand all episodes so far to the system: what is not yet there. Interrupted and called
         again, it writes the same to the same place."""
-        at = self._at
+        at, size = self._at, sum(map(len, self._waiting))
+        if size:
+            with suppress(OSError, AttributeError):  # not known here; of a full disk writing tells
+                # room that is asked for at once is found in two thirds of the time
+                os.posix_fallocate(self._file.fileno(), at, size)
         for first in range(0, len(self._waiting), _PIECES):
             pieces = self._waiting[first : first + _PIECES]
             left = sum(map(len, pieces))
@@ -208,6 +206,8 @@ class EpisodeFile:
                 if left:  # in part, as on a disk that fills
                     pieces = [memoryview(b"".join(pieces))[written:]]
         self._waiting, self._at, self._bytes = [], at, 0
+        if len(self._sums) > _SUMS:
+            self._sums, self._sizes = [join_sums(self._sums, self._sizes)], [sum(self._sizes)]
 
     def finish(self) -> Array:
         """Make an HDF5 file of it; the places of its episodes."""
@@ -225,14 +225,13 @@ class EpisodeFile:
             end,
         )
         for piece in headers:
-            self._put_bytes(piece)
+            self._put(piece, zlib.crc32(piece))
         self.flush()
         os.pwrite(self._file.fileno(), superblock, 0)
-        if self._sums is not None:
-            sums, sizes = zip(
-                (zlib.crc32(superblock), len(superblock)), *self._sums, self._open, strict=True
+        if self._is_whole:
+            self.checksum = join_sums(
+                [zlib.crc32(superblock), *self._sums], [len(superblock), *self._sizes]
             )
-            self.checksum = join_sums(sums, sizes)
         return np.column_stack([length, begin[:, :4]])
 
     def _layout(self) -> tuple[Array, int]:

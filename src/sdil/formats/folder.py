@@ -44,6 +44,7 @@ from sdil.formats.checksums import (
     known_places,
     write_about,
 )
+from sdil.formats.fingerprints import fingerprint_like
 from sdil.formats.mapped import Laid, is_mapped
 from sdil.formats.mapping import map_demonstrations, mapped_to_json
 from sdil.formats.minari import (
@@ -159,7 +160,7 @@ def load_demonstrations(folder: str | Path, *, check: bool = False) -> Demonstra
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     demos = Demonstrations(clean, noisy, spaces)
-    _check_as_written(folder, about, demos.fingerprint())
+    _check_as_written(folder, about, demos)
     return demos
 
 
@@ -284,9 +285,10 @@ def _check_storable(demos: Demonstrations) -> None:
         check_values(trajectories, spaces, name)
 
 
-def _check_as_written(folder: Path, about: dict[str, Any], fingerprint: str) -> None:
+def _check_as_written(folder: Path, about: dict[str, Any], demos: Demonstrations) -> None:
     """Raise where the data or what is said of it is not what was written, as far as is known."""
-    if about[_FINGERPRINT] not in (None, fingerprint):
+    written = about[_FINGERPRINT]
+    if written is not None and written != fingerprint_like(written, demos):
         raise InputError(
             f"{folder}: the data is not what was written (its fingerprint differs), so a file is "
             f"damaged or was changed; {AGAIN}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,7 @@ def _header(messages: Sequence[bytes]) -> bytes:
     return struct.pack("<BxHII4x", 1, len(messages), 1, len(content)) + content
 
 
+@cache
 def _datatype(number: np.dtype[Any]) -> bytes:
     """IV.A.2.d, as the library itself has it; the first two bytes say only that it is one."""
     from h5py import h5t

@@ -15,13 +15,11 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from sdil.demonstrations import digest_of, update_fingerprint
 from sdil.errors import InputError
 from sdil.files import (
     clear_errors,
@@ -33,6 +31,7 @@ from sdil.files import (
 )
 from sdil.formats.checksums import write_about
 from sdil.formats.episodes import FILE, PLACES, EpisodeFile
+from sdil.formats.fingerprints import Summed, fingerprint_of, sum_up
 from sdil.formats.folder import FORMAT_VERSION
 from sdil.formats.mapped import Laid, MappedFile, is_mapped, remove_part, row_bytes, save_digests
 from sdil.formats.mapping import mapped_to_json
@@ -50,6 +49,8 @@ _MARKER = "sdil.json"
 _SETS = ("clean", "noisy")
 _SECONDS = 5.0  # between two notes of how far it came
 OnProgress = Callable[[int, int], None]
+_State = dict[str, Summed]
+"""How far an import came: the episodes that are written, of each set that was begun."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +93,15 @@ def import_source(
         if state is None:
             shutil.rmtree(work, ignore_errors=True)
             require_room(out, size)
-            state = _State(hashlib.sha256(_opening(reading.spaces)), {})
-        resumed = state.done
+            state = {}
+        resumed = _done(state)
         laid = _laid(reading)
         known: dict[str, int | None] = {}
         for name, positions in zip(_SETS, (clean, noisy), strict=True):
             known |= _write_set(reading, work, name, positions, state, request, on_progress, laid)
         notes = {}
         for name in _SETS:
-            notes[name] = state.sets[name].notes()
+            notes[name] = _notes(state[name])
             write_metadata(work / f"{name}-v0" / FILE, f"{name}-v0", reading.spaces, notes[name])
         about = {
             "format": FORMAT_VERSION,
@@ -110,7 +111,7 @@ def import_source(
             "spaces": reading.spaces.to_json(),
             **reading.origin().to_json(),
             **{name: notes[name].to_json() for name in _SETS},
-            "fingerprint": state.digest.hexdigest(),
+            "fingerprint": fingerprint_of(reading.spaces, [state[name] for name in _SETS]),
             "checksums": {},
             **({} if laid is None else {"mapped": mapped_to_json(work, laid)}),
         }
@@ -128,68 +129,22 @@ def import_source(
     )
 
 
-@dataclass
-class _Set:
-    """The episodes of a set that are written: what is to be noted of them."""
-
-    ids: list[str] = field(default_factory=list)
-    groups: list[str | None] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-    without_rewards: list[int] = field(default_factory=list)
-    without_final: list[int] = field(default_factory=list)
-    digests: list[str] = field(default_factory=list)
-    """Of the observations of each, where they are pictures."""
-
-    def add(self, t: Trajectory, digest: Any, framed: bool) -> None:
-        """Note an episode, here and in the fingerprint; `framed` where it has pictures."""
-        seen = digest_of(t.observations) if framed else None
-        update_fingerprint(digest, t, seen)
-        if seen is not None:
-            self.digests.append(seen.hex())
-        if t.rewards is None:
-            self.without_rewards.append(len(self.ids))
-        steps = len(t.actions)
-        if len(t.observations) == steps:
-            self.without_final.append(len(self.ids))
-        self.ids.append(t.id)
-        self.groups.append(t.group)
-        self.lengths.append(steps)
-
-    def add_run(self, run: Run, digest: Any) -> None:
-        """Note several episodes without pictures."""
-        run.update_fingerprint(digest)
-        numbers = range(len(self.ids), len(self.ids) + len(run.ids))
-        if run.rewards is None:
-            self.without_rewards.extend(numbers)
-        self.without_final.extend(numbers)
-        self.ids.extend(run.ids)
-        self.groups.extend(run.groups)
-        self.lengths.extend(run.lengths)
-
-    def notes(self) -> Notes:
-        """What is to be noted of all of them, checked."""
-        return Notes(
-            episodes=len(self.ids),
-            steps=sum(self.lengths),
-            ids=self.ids,
-            groups=self.groups,
-            without_rewards=self.without_rewards,
-            without_final_observation=self.without_final,
-        )
+def _done(state: _State) -> int:
+    """How many episodes are written."""
+    return sum(len(each.ids) for each in state.values())
 
 
-@dataclass
-class _State:
-    """How far an import came."""
-
-    digest: Any
-    """Of all that was written so far, as `Demonstrations.fingerprint` has it."""
-    sets: dict[str, _Set]
-    """Those that were begun."""
-
-    @property
-    def done(self) -> int:
-        return sum(len(each.ids) for each in self.sets.values())
+def _notes(written: Summed) -> Notes:
+    """What is to be noted of the episodes of a set, checked."""
+    ends = zip(written.rows, written.steps, strict=True)
+    return Notes(
+        episodes=len(written.ids),
+        steps=sum(written.steps),
+        ids=written.ids,
+        groups=written.groups,
+        without_rewards=[i for i, summed in enumerate(written.rewards) if summed is None],
+        without_final_observation=[i for i, (rows, steps) in enumerate(ends) if rows == steps],
+    )
 
 
 def _write_set(
@@ -206,15 +161,13 @@ def _write_set(
     summed up on the way."""
     clean, noisy, _ = reading.sets
     total = len(clean) + len(noisy)
-    if name not in state.sets:
-        state.digest.update(b"set")
-    written = state.sets.setdefault(name, _Set())
-    done = state.done
+    written = state.setdefault(name, Summed())
+    done = _done(state)
     path = work / f"{name}-v0" / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     framed = has_frames(reading.spaces.observation)
     known: dict[str, int | None] = {}
-    with _open_file(path, reading.spaces, list(written.lengths), laid) as file:
+    with _open_file(path, reading.spaces, list(written.steps), laid) as file:
         noted = time.monotonic()
         episodes = reading.read_in_turn(positions[len(written.ids) :])
         try:
@@ -227,14 +180,14 @@ def _write_set(
                 if some is None:
                     break
                 if isinstance(some, Run):
-                    file.append_run(some)
-                    written.add_run(some, state.digest)
-                    done += len(some.ids)
+                    summed = some.sum_up()
+                    file.append_run(some, summed)
                 else:
-                    t, summed = some
+                    t, (seen, acted) = some
+                    summed = sum_up(t, framed=framed, seen=seen, done=acted)
                     file.append(t, summed)
-                    written.add(t, state.digest, framed)
-                    done += 1
+                written.extend(summed)
+                done += len(summed.ids)
                 if on_progress is not None:
                     on_progress(done, total)
                 if time.monotonic() - noted > _SECONDS:
@@ -249,8 +202,8 @@ def _write_set(
             known[f"{name}-v0/{FILE.as_posix()}"] = file.checksum
         if isinstance(file, MappedFile) and laid is not None and written.ids:
             laid[path] = file.about_rows()
-            if written.digests:
-                save_digests(path, [bytes.fromhex(text) for text in written.digests])
+            if framed:
+                save_digests(path, [bytes.fromhex(str(digest)) for digest in written.seen])
     if written.ids:
         np.save(work / f"{name}-v0" / PLACES, places)
     return known
@@ -272,10 +225,6 @@ def _open_file(
     return MappedFile(path, spaces, lengths, before=next(reversed(laid.items()), None))
 
 
-def _opening(spaces: Spaces) -> bytes:
-    return repr((spaces.observation, spaces.action)).encode()
-
-
 def _note(
     file: EpisodeFile | MappedFile, work: Path, request: str, reading: Reading, state: _State
 ) -> None:
@@ -285,9 +234,9 @@ def _note(
         work / _JOURNAL,
         {
             "request": request,
-            "sets": {name: vars(each) for name, each in state.sets.items()},
+            "sets": {name: vars(each) for name, each in state.items()},
             "frames": {k: v.to_json() for k, v in reading.frames.items()},
-            "digest": state.digest.hexdigest(),
+            "fingerprint": fingerprint_of(reading.spaces, list(state.values())),
         },
     )
 
@@ -300,16 +249,15 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
         said = read_json(work / _JOURNAL, what="an import")
         if said["request"] != request:
             return None
-        state, laid = _State(hashlib.sha256(_opening(reading.spaces)), {}), _laid(reading)
+        state: _State = {}
+        laid, framed = _laid(reading), has_frames(reading.spaces.observation)
         for name in _SETS:
             if name not in said["sets"]:
                 break
-            state.digest.update(b"set")
-            state.sets[name] = written = _Set()
-            noted = _Set(**said["sets"][name])
+            noted, state[name] = Summed(**said["sets"][name]), Summed()
             for t in _written(work, name, noted, reading.spaces, laid):
-                written.add(t, state.digest, has_frames(reading.spaces.observation))
-        if state.digest.hexdigest() != said["digest"]:
+                state[name].extend(sum_up(t, framed=framed))
+        if fingerprint_of(reading.spaces, list(state.values())) != said["fingerprint"]:
             return None
         reading.frames.update({k: Numbered.from_json(v) for k, v in said["frames"].items()})
         return state
@@ -318,19 +266,18 @@ def _resume(work: Path, request: str, reading: Reading) -> _State | None:
 
 
 def _written(
-    work: Path, name: str, noted: _Set, spaces: Spaces, laid: Laid | None
+    work: Path, name: str, noted: Summed, spaces: Spaces, laid: Laid | None
 ) -> Iterator[Trajectory]:
     """The episodes of a set that are noted as written."""
     if not noted.ids:
         return
-    no_rewards, no_final = set(noted.without_rewards), set(noted.without_final)
     path = work / f"{name}-v0" / FILE
-    with _open_file(path, spaces, list(noted.lengths), laid) as file:
+    with _open_file(path, spaces, list(noted.steps), laid) as file:
         for at, (seen, done, rewards, ends, _) in enumerate(file.read_again()):
             yield Trajectory(
-                seen[: len(done) + (at not in no_final)],
+                seen[: noted.rows[at]],
                 done,
-                None if at in no_rewards else rewards,
+                None if noted.rewards[at] is None else rewards,
                 bool(ends[-1]),
                 noted.ids[at],
                 noted.groups[at],

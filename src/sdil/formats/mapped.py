@@ -27,6 +27,7 @@ import numpy as np
 
 from sdil.demonstrations import digest_of
 from sdil.errors import InputError
+from sdil.formats.fingerprints import Summed
 from sdil.formats.hdf5_headers import Repeated, make_headers
 from sdil.formats.runs import Run
 from sdil.observations import has_frames, is_packed, observation_shape, observation_type, parts_of
@@ -167,7 +168,7 @@ class MappedFile:
         number, shape = self._done
         return length * (number.itemsize * prod(shape) + 8) + 1
 
-    def append(self, t: Trajectory, seen_sum: int | None = None) -> None:
+    def append(self, t: Trajectory, summed: Summed | None = None) -> None:
         """Write one more episode; what is known of it is no help."""
         seen = np.ascontiguousarray(t.observations, self._seen[0])
         self._write_rows(seen.data)
@@ -180,7 +181,7 @@ class MappedFile:
         self._steps.write(bytes([t.terminated]))
         self.lengths.append(steps)
 
-    def append_run(self, run: Run) -> None:
+    def append_run(self, run: Run, summed: Summed) -> None:
         """Write several."""
         for t in run:
             self.append(t)

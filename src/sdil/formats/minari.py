@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sdil.errors import InputError
-from sdil.files import write_json
+from sdil.files import json_text
 from sdil.formats.episodes import FILE, PLACES, read_at, write_episodes
 from sdil.formats.mapped import Laid, is_mapped, write_mapped
 from sdil.observations import observation_shape, observation_type, pack_observations
@@ -135,25 +135,24 @@ def write_dataset(
 
 
 def write_metadata(file: Path, dataset_id: str, spaces: Spaces, notes: Notes) -> None:
-    """What Minari wants to know of a data set whose HDF5 file it did not write, beside it."""
+    """What Minari wants to know of a data set whose HDF5 file it did not write, beside it, in a
+    folder that is not in its place yet."""
     from minari import __version__
     from minari.serialization import serialize_space
 
     size = file.stat().st_size
-    write_json(
-        file.with_name("metadata.json"),
-        {
-            "total_episodes": notes.episodes,
-            "total_steps": notes.steps,
-            "data_format": "hdf5",
-            "jpeg_encoding": False,
-            "observation_space": serialize_space(spaces.observation),
-            "action_space": serialize_space(spaces.action),
-            "dataset_id": dataset_id,
-            "minari_version": __version__,
-            "dataset_size": round(size / 1e6, 1),
-        },
-    )
+    about = {
+        "total_episodes": notes.episodes,
+        "total_steps": notes.steps,
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "observation_space": serialize_space(spaces.observation),
+        "action_space": serialize_space(spaces.action),
+        "dataset_id": dataset_id,
+        "minari_version": __version__,
+        "dataset_size": round(size / 1e6, 1),
+    }
+    file.with_name("metadata.json").write_text(json_text(about), "utf-8")
 
 
 def read_at_once(

@@ -86,7 +86,7 @@ def open_minari(path: str | Path) -> MinariSource:
     ]
     with clear_reading(location):
         if file is not None:
-            features = [_as_stored(f, file) for f in features]
+            features = [*(_as_stored(f, file) for f in features), *_infos(file)]
     episodes = tuple(Episode(str(i), steps, columns=columns[i]) for i, steps in enumerate(lengths))
     about = {k: v for k, v in said.items() if k in _ABOUT and v is not None}
     return MinariSource(location, tuple(features), episodes, about, storage, file)
@@ -180,6 +180,21 @@ def _as_stored(feature: Feature, file: Any) -> Feature:
     if found is None or feature.role == "other":
         return feature
     return Feature(feature.name, feature.role, tuple(found.shape[1:]), str(found.dtype))
+
+
+def _infos(file: Any) -> list[Feature]:
+    """What was noted of each step beside what was seen, as the first episode has it: left out
+    unless somebody names it."""
+    found: list[Feature] = []
+
+    def note(name: str, item: Any) -> None:
+        if getattr(item, "shape", ()):  # a group has none
+            found.append(Feature(f"infos/{name}", "other", item.shape[1:], str(item.dtype)))
+
+    infos = file["episode_0"].get("infos")
+    if infos is not None:
+        infos.visititems(note)
+    return found
 
 
 def _hdf5_path(name: str) -> str:

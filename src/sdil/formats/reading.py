@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -35,7 +35,7 @@ from sdil.formats.recognise import (
     parse_address,
     without_password,
 )
-from sdil.formats.recorded import check_finite, check_lengths, frames_of, rewards_of
+from sdil.formats.recorded import check_finite, check_lengths, frames_of, known_sums, rewards_of
 from sdil.formats.runs import BYTES, Rowed, Run
 from sdil.formats.source import Episode, Source
 from sdil.formats.trusted import choose, columns_of, offer
@@ -43,7 +43,6 @@ from sdil.observations import is_packed, pack_observations, packed_type
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
 
-_Sums = TypeVar("_Sums")  # of an episode, or of each of a run
 _MOST_COUNTED = 4096  # whole-number actions from 0 below this are counted; others are measured
 
 
@@ -244,8 +243,8 @@ class Reading:
         """One episode as it was chosen."""
         return self.read_and_sum(position)[0]
 
-    def read_and_sum(self, position: int) -> tuple[Trajectory, int | None]:
-        """The same, and the CRC-32 of its observations where the source knows it."""
+    def read_and_sum(self, position: int) -> tuple[Trajectory, tuple[int | None, int | None]]:
+        """The same, and the CRC-32 of its observations and actions where the source knows them."""
         episode = self.source.episodes[position]
         where = f"{self.source.location}: episode {episode.id!r}"
         recorded = self.source.read(position, self._wanted)
@@ -272,12 +271,15 @@ class Reading:
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
         ended, group = recorded.terminated, self._group_of(episode)
-        summed = self._sums_of(seen, recorded.values, recorded.sums)
+        summed = (
+            known_sums(seen, self.observation, recorded.values, recorded.sums),
+            known_sums(done, self.action, recorded.values, recorded.sums),
+        )
         return Trajectory(seen, done, rewards, ended, episode.id, group), summed
 
     def read_in_turn(
         self, positions: Sequence[int]
-    ) -> Iterator[Run | tuple[Trajectory, int | None]]:
+    ) -> Iterator[Run | tuple[Trajectory, tuple[int | None, int | None]]]:
         """Episodes in this order: many at once where they lie side by side in the source, else
         each as `read_and_sum` has it."""
         source = self.source
@@ -338,7 +340,10 @@ class Reading:
             rows.terminated,
             [episode.id for episode in episodes],
             [self._group_of(episode) for episode in episodes],
-            self._sums_of(seen, given.values, rows.sums),
+            (
+                known_sums(seen, self.observation, given.values, rows.sums),
+                known_sums(done, self.action, given.values, rows.sums),
+            ),
         )
         if given.frames is not None:
             for (begin, end), name in zip(run.steps(), run.ids, strict=True):
@@ -346,16 +351,6 @@ class Reading:
                 if numbered != Numbered():
                     self.frames[name] = numbered
         return run
-
-    def _sums_of(
-        self, seen: Array, given: Mapping[str, Array], sums: Mapping[str, _Sums]
-    ) -> _Sums | None:
-        """The checksums of observations that the source knows, where they are its own bytes."""
-        if not sums or len(self.observation.parts) != 1:
-            return None
-        (name,) = self.observation.features
-        own = seen.size == given[name].size and np.may_share_memory(seen, given[name])
-        return sums.get(name) if own else None
 
     def _kept(self, steps: int, final: bool) -> Array:
         """The rows of an episode that stay, the one where it ended included."""

@@ -148,7 +148,7 @@ def recognise(location: str) -> str:
     if is_server(location):
         return "table"
     path = Path(location)
-    if not path.exists() and _is_minari_id(location):
+    if not path.exists() and is_minari_id(location):
         return "minari"
     refuse_missing(path, "check the path")
     found = _recognise_folder(path) if path.is_dir() else _recognise_file(path)
@@ -226,7 +226,7 @@ def _ends(path: Path, endings: tuple[str, ...]) -> bool:
     return path.name.lower().endswith(endings)
 
 
-def _is_minari_id(location: str) -> bool:
+def is_minari_id(location: str) -> bool:
     """Whether Minari keeps a local data set of this name."""
     if "-v" not in location:
         return False

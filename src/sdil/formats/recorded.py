@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 import numpy as np
 
 from sdil.errors import InputError
 from sdil.formats.picking import Picked
 from sdil.formats.source import Recorded
 from sdil.spaces import Array
+
+_Sums = TypeVar("_Sums")  # of an episode, or of each of a run
 
 
 def check_lengths(
@@ -71,3 +76,14 @@ def rewards_of(recorded: Recorded, steps: int, where: str) -> Array | None:
             "not a finite number"
         )
     return rewards
+
+
+def known_sums(
+    laid: Array, picked: Picked, given: Mapping[str, Array], sums: Mapping[str, _Sums]
+) -> _Sums | None:
+    """The checksums of what was picked that the source knows, where it is its own bytes."""
+    if not sums or len(picked.parts) != 1:
+        return None
+    (name,) = picked.features
+    own = laid.size == given[name].size and np.may_share_memory(laid, given[name])
+    return sums.get(name) if own else None

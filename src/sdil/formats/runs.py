@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from itertools import accumulate
+from typing import Protocol, runtime_checkable
 
+from sdil.formats.crc import sum_rows
+from sdil.formats.fingerprints import Summed
 from sdil.formats.source import Recorded
 from sdil.spaces import Array
 from sdil.trajectories import Trajectory
 
-BYTES = 1 << 21
-"""Of a run, about: it should stay in the processor's cache."""
+BYTES = 1 << 23
+"""Of a run, about: the system takes longer for what is written in smaller pieces."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class Run:
     terminated: Sequence[bool]
     ids: Sequence[str]
     groups: Sequence[str | None]
-    sums: Sequence[int] | None
-    """CRC-32 of the observations of each, where known."""
+    sums: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None)
+    """CRC-32 of the observations and of the actions of each, where known."""
 
     def __iter__(self) -> Iterator[Trajectory]:
         for (first, last), ended, name, group in zip(
@@ -69,14 +72,23 @@ class Run:
             yield first, first + length
             first += length
 
-    def update_fingerprint(self, digest: Any) -> None:
-        """As `sdil.demonstrations.update_fingerprint` does for each of them in turn."""
-        seen, done, rewards = self.observations, self.actions, self.rewards
-        shape = seen.shape[1:]
-        for (first, last), ended, name, group in zip(
-            self.steps(), self.terminated, self.ids, self.groups, strict=True
-        ):
-            digest.update(repr((name, group, ended, (last - first, *shape))).encode())
-            digest.update(seen[first:last].data)
-            digest.update(done[first:last].data)
-            digest.update(b"-" if rewards is None else rewards[first:last].data)
+    def sum_up(self) -> Summed:
+        """All of them; what is known is not summed up again."""
+        seen, done = (
+            self._sums_of(array) if known is None else known
+            for array, known in zip((self.observations, self.actions), self.sums, strict=True)
+        )
+        rewards = None if self.rewards is None else self._sums_of(self.rewards)
+        return Summed(
+            [*self.ids],
+            [*self.groups],
+            [*map(bool, self.terminated)],
+            [*map(int, self.lengths)],
+            [*map(int, self.lengths)],
+            [*seen],
+            [*done],
+            [None] * len(self.ids) if rewards is None else [*rewards],
+        )
+
+    def _sums_of(self, array: Array) -> Sequence[int]:
+        return sum_rows(array, [0, *accumulate(self.lengths)])
