@@ -587,10 +587,11 @@ def test_without_a_fold_each_stretch_is_held_against_the_rule(three):
             found = sdil.curate(three, SCORES, cross_judged=own, **options).by_fold
             np.testing.assert_array_equal(found.kept, 2 * good - 1 >= above)
     # segments: a[0:2] a[2] a[3:5], b[0] b[1:3] b[3], c; means 0.2, 0.8, -0.2, -0.6, -0.2, 0.8, 0
-    kept = sdil.curate(three, SCORES, keep_above=0.1, cross_judged=own).by_fold.kept
-    assert kept.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 1, 0]]
-    kept = sdil.curate(three, SCORES, keep_share=0.4, cross_judged=own).by_fold.kept
-    assert kept.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 1, 0]]
+    for rule in ({"keep_above": 0.1}, {"keep_share": 0.4}):
+        for shortest, alone in ((1, 1), (2, 0)):  # b[3] is a run of one step
+            options = {**rule, "min_length": shortest, "cross_judged": own}
+            kept = sdil.curate(three, SCORES, **options).by_fold.kept
+            assert kept.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, alone, 0]]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def did_it_help(
         else Folds.of_episodes(demos, of_folds.fold)
     )
     halved = folds.halved()
-    weights = _weights(demos, curated, folds, halved, seed)
+    weights = _weights(curated, folds, halved, seed)
     drawn = np.stack([weight for of_row in weights.values() for weight in of_row])
     with counting("does it help?", on_progress, progress) as count:
         found = cross_fit(
@@ -227,36 +227,37 @@ def _ways(curated: Curated) -> tuple[Way, ...]:
     return (Way(curated.power, np.inf if curated.at_most is None else curated.at_most),)
 
 
-def _weights(
-    demos: Demonstrations, curated: Curated, folds: Folds, halved: Folds, seed: int
-) -> dict[str, list[Array]]:
-    """What each noisy step weighs in each row and each of its draws. (folds, noisy steps)"""
+def _weights(curated: Curated, folds: Folds, halved: Folds, seed: int) -> dict[str, list[Array]]:
+    """What each noisy step weighs in each row and each of its draws. (halved folds, noisy steps)"""
     kept, of_folds = np.concatenate(curated.kept), curated.by_fold
+
+    def by_fold(told: Array) -> Array:
+        """What goes for all folds, or for both halves of one."""
+        every = np.broadcast_to(told, folds.noisy.shape).astype(np.float64)
+        return np.repeat(every, len(halved) // len(folds), 0)
+
     rng, dropped = np.random.default_rng(seed), int((~kept).sum())
-    rows = {"clean": [np.zeros(len(kept))], "all": [np.ones(len(kept))]}
+    rows = {"clean": [by_fold(np.zeros(len(kept)))], "all": [by_fold(np.ones(len(kept)))]}
     if dropped:
-        told = kept if of_folds is None or of_folds.kept is None else of_folds.kept
-        rows["curated"] = [told.astype(np.float64)]
+        by_rule = kept if of_folds is None or of_folds.kept is None else of_folds.kept
+        rows["curated"] = [by_fold(by_rule)]
     if curated.weighing is not None:
         good = np.concatenate(curated.weighing) if of_folds is None else of_folds.weighing
         chosen = kept if curated.by == "weights" else np.ones_like(kept)
-        of_step = folds.of_group[folds.group_of_step]
-        n_clean = (of_step != np.arange(len(folds))[:, None]).sum(1, keepdims=True)  # (K, 1)
-        seen = folds.noisy & chosen
-        rows["weighted"] = [chosen * way.weigh(good, n_clean, seen) for way in _ways(curated)]
+        of_step = halved.of_group[halved.group_of_step]
+        n_clean = (of_step != np.arange(len(halved))[:, None]).sum(1, keepdims=True)
+        seen = halved.noisy & chosen
+        rows["weighted"] = [
+            chosen * way.weigh(by_fold(good), n_clean, seen) for way in _ways(curated)
+        ]
     if curated.by == "weights":
         given = np.concatenate(curated.weights)
-        rows["random"] = [rng.permutation(given) for _ in range(DRAWS)]
+        rows["random"] = [by_fold(rng.permutation(given)) for _ in range(DRAWS)]
     elif dropped:
         rows["random"] = [
-            _left_at_random(curated.stretches, dropped, rng).astype(np.float64)
-            for _ in range(DRAWS)
+            by_fold(_left_at_random(curated.stretches, dropped, rng)) for _ in range(DRAWS)
         ]
-    both = len(halved) // len(folds)
-    return {
-        name: [np.repeat(np.broadcast_to(w, folds.noisy.shape), both, 0) for w in of_row]
-        for name, of_row in rows.items()
-    }
+    return rows
 
 
 def _left_at_random(stretches: Array, dropped: int, rng: np.random.Generator) -> Array:
