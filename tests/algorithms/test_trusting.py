@@ -16,6 +16,7 @@ from sdil.algorithms.trust import (
     NOTHING,
     POOLING,
     Trust,
+    _choose,
     find_trust,
     is_bearable,
     propose,
@@ -143,6 +144,34 @@ def test_held_ways_need_a_judge_that_expects_few_bad_steps():
             assert is_bearable(way, np.full(1000, 1 - bad), 100) == (drawn * bad <= 0.12)
     assert is_bearable(Way(1.0), np.full(1000, 0.1), 100)  # clean groups will tell
     assert is_bearable(NOTHING, np.zeros(10), 1)
+
+
+def test_what_is_not_held_back_must_teach_more_than_actions_dealt_anew(monkeypatch):
+    """Clean groups prefer p^1, then pooling, then what is held; dealt anew p^1 is as good."""
+    ways, asked = (NOTHING, HELD, Way(1.0), POOLING), []
+    steady = np.array([0.0, 0.01, -0.01])
+    found = SimpleNamespace(nll=np.array([1.0, 0.9, 0.5, 0.7])[:, None] + steady)
+    dealt = {Way(1.0): 0.5 + steady[::-1], POOLING: 1.5 + steady}
+
+    def fit(_, tried, *__, dealt_anew, **___):
+        assert dealt_anew
+        asked.append(tried)
+        return SimpleNamespace(nll=dealt[tried[0]][None])
+
+    monkeypatch.setattr("sdil.algorithms.trust._fit", fit)
+
+    def choose(*, silent=False):
+        return ways[_choose((), ways, found, FIELDS, silent=silent, seed=0)]
+
+    assert choose() == POOLING
+    assert asked == [(Way(1.0),), (POOLING,)]
+    dealt[POOLING] = 0.69 + steady
+    assert choose() == HELD  # 0.1 better than nothing, and nobody asks what it teaches
+    found.nll[1] = 0.96 + steady
+    assert choose() == NOTHING  # nothing is clearly better any more
+    assert choose(silent=True) == HELD
+    dealt[Way(1.0)] = 0.6 + steady
+    assert choose() == Way(1.0)
 
 
 @pytest.mark.slow

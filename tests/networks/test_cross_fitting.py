@@ -164,6 +164,27 @@ def test_a_clone_is_what_it_would_be_alone(grouped):
     assert abs(both.nll[0] - both.nll[1]).max() > 1e-3
 
 
+def test_actions_dealt_anew_teach_how_often_and_not_where(monkeypatch):
+    """Noisy steps do what the sign of a number asks for, as clean ones do."""
+    rng = np.random.default_rng(0)
+
+    def follow(name):
+        seen = rng.normal(size=(21, 2)).astype(np.float32)
+        return Trajectory(seen, (seen[:-1, 0] > 0).astype(np.int64), id=name)
+
+    demos = Demonstrations(
+        [follow(f"c{i}") for i in range(4)], [follow(f"n{i}") for i in range(40)]
+    )
+    folds = Folds.deal(demos, seed=0)
+    monkeypatch.setattr(cross_fitting, "LOOKS", (300,))
+    options = {"weights": np.ones((1, 800)), "hidden": 16, "seed": 0}
+    as_done = cross_fit(demos, folds, **options).nll.mean()
+    anew = cross_fit(demos, folds, dealt_anew=True, **options).nll.mean()
+    assert as_done < 0.2
+    assert anew > 0.5  # log 2 is 0.69, and the clean steps of the other groups say a little
+    assert anew == cross_fit(demos, folds, dealt_anew=True, **options).nll.mean()
+
+
 def test_it_follows_from_the_seed(grouped):
     first, again, other = (fit(grouped, [np.ones(10)], seed=seed) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first.nll, again.nll)
