@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import sdil
 from sdil.errors import InputError
+from sdil.judges.neighbours import told_by_neighbours
 from sdil.labels import Label
 
 
@@ -126,16 +127,52 @@ def test_steps_like_a_labelled_one_follow_it(judge, demos):
     acts = np.concatenate([t.actions for t in demos.noisy])
     at = int(np.flatnonzero(acts != 4)[0])
     same = (where == where[at]).all(1) & (acts == acts[at])
-    before = scores(judge, demos)
+    seen = judge.gathered.seen.at(judge.gathered.n_clean + np.flatnonzero(same))
     first = np.cumsum(demos.noisy.lengths) - demos.noisy.lengths
     episode = int(np.searchsorted(first, at, side="right")) - 1
     step = at - int(first[episode])
+    assert same.sum() > 1
+    found = {}
     for said, way in (("good", 1), ("bad", -1)):
         told = judge.tell([Label("noisy", demos.noisy.ids[episode], step, step, said)])
-        moved = (scores(told, demos) - before)[same]
-        assert same.sum() > 1
+        moved, counts = told.evidence.lessons(seen)
         assert (way * moved > 0).all()
-        assert np.ptp(moved) < 1e-3
+        assert max(np.ptp(moved), np.ptp(counts)) < 1e-3
+        found[said] = scores(told, demos)[same]
+    assert (found["good"] > found["bad"]).all()
+
+
+def test_a_label_speaks_of_the_steps_beside_it(judge, demos):
+    """What neighbours say includes what they were labelled: by so much that labels teach."""
+    chained = type(judge).build(judge.inner_spaces, {}, judge.tensors())
+    chained.evidence.persistence.fill_(0.3)
+    name = demos.noisy.ids[0]
+    label = [Label("noisy", name, 2, 2, "good")]
+    told = chained.tell(label)
+    alone = type(judge).build(judge.inner_spaces, {}, told.tensors())
+    for evidence in (alone.evidence, alone._double):
+        evidence.persistence.zero_()
+    one = demos.noisy[:1]
+    with_them, without = (j.score(one)[0].optimality for j in (told, alone))
+    odds = np.log((1 + without) / (1 - without))
+    prior = told.good_share.odds[0]
+    beside = told_by_neighbours(odds - prior, np.zeros(len(odds)), told.good_share.point, 0.3)
+    expected = odds + beside
+    np.testing.assert_allclose(with_them, 2 / (1 + np.exp(-expected)) - 1, atol=1e-6)
+
+
+def test_told_judges_of_before_score_as_they_did(judge, demos):
+    """They kept no word on what labels leave open, and neighbours knew nothing of labels."""
+    told = judge.tell(truth_of(demos, judge.ask(demos, 6)))
+    kept = {k: v for k, v in told.tensors().items() if k != "lessons.closes"}
+    shift = torch.tensor(0.25, dtype=torch.float64)
+    old = type(judge).build(judge.inner_spaces, {}, {**kept, "lessons.shift": shift})
+    seen = judge.gathered.seen.at(np.arange(judge.gathered.n_clean, len(judge.gathered.acts)))
+    change = old.evidence.lessons(seen)[0]
+    before = np.log((1 + scores(judge, demos)) / (1 - scores(judge, demos)))
+    moved = told.good_share.odds[0] - judge.good_share.odds[0] + change + 0.25
+    expected = 2 / (1 + np.exp(-(before + moved))) - 1
+    np.testing.assert_allclose(scores(old, demos), expected, atol=2e-3)
 
 
 def test_a_judge_that_heard_nothing_can_be_taught(demos):

@@ -86,11 +86,13 @@ def choose(
     posterior: Posterior,
     look: Callable[[Array], Seen],
     acts: Array,
+    stays: float,
 ) -> list[Question]:
     """The `n` spans whose labels teach most, given those that there are; best first.
 
     `posterior` is what labels taught so far, `look` sees noisy steps by their numbers, `acts` (N,)
-    is whether they do anything: answers about others teach nothing.
+    is whether they do anything: answers about others teach nothing; `stays` is how far a step is
+    as the one before it (`neighbours.py`).
     """
     if not scores:
         return []
@@ -102,7 +104,7 @@ def choose(
     ]
     if not spans:
         return []
-    gains = _Gains(scores, spans, first, posterior, look, acts, len(labels))
+    gains = _Gains(scores, spans, first, posterior, look, acts, stays, len(labels))
     found: list[Question] = []
     for at in gains.best(n):
         episode, start, stop = spans[at]
@@ -124,6 +126,7 @@ class _Gains:
         posterior: Posterior,
         look: Callable[[Array], Seen],
         acts: Array,
+        stays: float,
         seed: int,
     ) -> None:
         self._spans, self.stands_for = spans, dict[int, int]()
@@ -139,7 +142,7 @@ class _Gains:
         steps, others = look(np.concatenate(each)), look(every)
         self._left = mean.T @ (posterior.covariance(steps, steps) @ mean)  # (K, K)
         self._shared = posterior.covariance(others, steps) @ mean  # (steps, K)
-        self._open = posterior.covariance_of(others)
+        self._open = posterior.variance(others)
         self._counts = (4 * p[every] * (1 - p[every])) ** 2
         self._each_stands_for = int(acts.sum()) / max(len(every), 1)
         sure = np.clip(
@@ -147,7 +150,6 @@ class _Gains:
         )
         length = np.minimum([b - a for _, a, b in spans], SPAN)
         self._noise = 1 / (length * sure * (1 - sure) * (1 - 2 * WRONG) ** 2)
-        stays = _persistence(scores)
         self._pure = np.array([_purity(p[first[i] + a : first[i] + b], stays) for i, a, b in spans])
 
     def best(self, n: int) -> Iterator[int]:
@@ -186,16 +188,6 @@ def _candidates(scores: Sequence[StepScores], seed: int) -> list[tuple[int, int,
             at = a + int(np.convolve(sure, np.ones(size), "valid").argmin())
             pieces.append((i, at, at + size))
     return spans + pieces
-
-
-def _persistence(scores: Sequence[StepScores]) -> float:
-    """How like the next step a step is: correlation of their ranks, from 0 to 1."""
-    ranks = _ranks(np.concatenate([judged.optimality for judged in scores]))
-    each = np.split(ranks, np.cumsum([len(judged.optimality) for judged in scores])[:-1])
-    here, there = (np.concatenate([x[part] for x in each]) for part in (slice(-1), slice(1, None)))
-    if len(here) < 2 or not here.std() or not there.std():
-        return 0.0
-    return float(np.clip(np.corrcoef(here, there)[0, 1], 0.0, 1.0))
 
 
 def _purity(p: Array, stays: float) -> float:
