@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -182,6 +184,43 @@ def test_a_judge_that_heard_nothing_can_be_taught(demos):
     assert "step" not in told.unknown
     assert told.good_share is not None
     assert roc_auc_score(goes_on(demos), scores(told, demos)) > 0.6
+
+
+def test_first_questions_are_single_steps_and_ends(demos):
+    ended = [replace(t, terminated=i % 2 == 0) for i, t in enumerate(demos.noisy)]
+    asked = sdil.first_questions(ended, 20)
+    assert asked == sdil.first_questions(ended, 20)
+    assert len({(q.episode, q.first_step) for q in asked}) == len(asked) == 20
+    by_name = {t.id: t for t in ended}
+    last = [q.first_step == len(by_name[q.episode]) - 1 for q in asked]
+    assert last == [True] * 5 + [False] * 15
+    assert all(by_name[q.episode].terminated for q in asked[:5])
+    assert all(q.first_step == q.last_step for q in asked)
+    assert {int(by_name[q.episode].actions[q.first_step]) for q in asked[5:]} == {0, 1, 2, 3}
+    steps = sum(len(t) for t in ended)
+    assert sum(q.stands_for for q in asked[5:]) == pytest.approx(steps, abs=10)
+
+
+def test_first_questions_of_few_steps_and_of_none_that_ended():
+    def episode(*cells: float) -> sdil.Trajectory:
+        seen = np.array([*cells, 0.0])[:, None]
+        return sdil.Trajectory(seen, np.zeros(len(cells), int), None, False)
+
+    asked = sdil.first_questions([episode(0, 0, 9), episode(9, 0)], 20)
+    where = [(q.episode, q.first_step) for q in asked]
+    assert len(where) == 2  # no more than there are different ones
+    assert {(0, 0, 9)[t] if e == "0" else (9, 0)[t] for e, t in where} == {0, 9}
+    assert sorted(q.stands_for for q in asked) == [2, 3]
+
+
+def test_labels_alone_make_a_judge(demos):
+    """No clean set: the first answers make one, and the judge asks on."""
+    noisy = [replace(t, terminated=False) for t in demos.noisy]
+    labels = truth_of(demos, sdil.first_questions(noisy, 12))
+    own = sdil.clean_from_labels(noisy, labels, demos.spaces)
+    judge = fit(own)
+    labels += truth_of(demos, judge.ask(own, 12, labels))
+    assert roc_auc_score(goes_on(demos), scores(judge.tell(labels), own)) > 0.85
 
 
 def test_judges_of_before_are_told_nothing(judge, demos, tmp_path):

@@ -6,6 +6,10 @@ is unsure. A span is worth asking for by how much less would be open of these, t
 all of its steps are good or all bad: of a mixed one a person can only say that he is unsure. Spans
 are chosen one after the other, as if those before had been answered, so that twenty are not twenty
 times the same question.
+
+Before there is a judge (`first_questions`) nothing is known that could be asked by: single steps,
+since of a stretch a person may be unsure, as unlike one another as there are; and some that end
+episodes, since where it ends well is the aim.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from sdil.labels import Label
 from sdil.scores import StepScores
 from sdil.segmentation import change_points
 from sdil.spaces import Array
+from sdil.trajectories import Trajectory
 
 LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
@@ -35,6 +40,8 @@ _LOOKED_AT = 4  # steps of a span that stand for it
 _PIECE, _LONG = 3, 6  # the piece of a span of six or more that the judge is least sure of
 _LIKE = 0.5  # correlation of what is left open, from which on steps are like a span
 _SURE = 0.05  # no span is taken for surer than this
+_ENDS = 4  # of the first questions one in so many is the end of an episode
+_CLUSTERED = 2_000  # steps that the others of them are chosen from
 _DISPUTE, _UNSURE = 0.25, 0.5  # when a question says so
 
 
@@ -58,6 +65,39 @@ class Question:
         """The label that says it."""
         span = self.first_step, self.last_step
         return Label("noisy", self.episode, *span, label, who, when, note)
+
+
+def first_questions(noisy: Sequence[Trajectory], n: int = 20, *, seed: int = 0) -> list[Question]:
+    """The steps that a person should label first where there is no clean set, and so no judge; then
+    `sdil.clean_from_labels`.
+
+    A quarter of them are the last ones of episodes that a task ended, at random. The others are
+    nearest to the middles of clusters of states and actions, so that none is like another.
+    """
+    rng = np.random.default_rng([seed, 23])
+    ended = np.array([i for i, episode in enumerate(noisy) if episode.terminated], int)
+    ended = np.sort(rng.permutation(ended)[: n // _ENDS])
+    ends = [(int(i), len(noisy[i]) - 1) for i in ended]
+    lengths = np.array([len(episode) for episode in noisy], int)
+    steps = np.sort(rng.permutation(int(lengths.sum()))[:_CLUSTERED])
+    episode = np.searchsorted(np.cumsum(lengths), steps, side="right")
+    at = steps - (np.cumsum(lengths) - lengths)[episode]
+    inside = at < lengths[episode] - 1 if len(ends) else at >= 0
+    if inside.any():
+        episode, at = episode[inside], at[inside]
+    middles, shares = _middles(noisy, episode, at, n - len(ends), seed)
+    aim = "an episode ends here, and where it ends well is the aim"
+    found = [Question(_name(noisy, i), t, t, 0.0, 1, aim) for i, t in ends]
+    for number, share in zip(middles, shares, strict=True):
+        i, t = int(episode[number]), int(at[number])
+        stands = round(float(share) * int(lengths.sum()))
+        why = f"{stands} steps look like it, by state and action"
+        found.append(Question(_name(noisy, i), t, t, 0.0, stands, why))
+    return found
+
+
+def _name(noisy: Sequence[Trajectory], number: int) -> str:
+    return noisy[number].id or str(number)
 
 
 def spans_of(scores: Sequence[StepScores]) -> list[tuple[int, int, int]]:
@@ -172,6 +212,39 @@ class _Gains:
             self._shared -= known * np.outer(shared, mine)
             self._left -= known * np.outer(mine, mine)
             yield at
+
+
+def _middles(
+    noisy: Sequence[Trajectory], episode: Array, at: Array, n: int, seed: int
+) -> tuple[Array, Array]:
+    """Of M steps, `at` which in which episode, the numbers of those nearest to the middles of `n`
+    clusters of states and actions, and the share of steps in each. (n,) each"""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    where = list(zip(episode.tolist(), at.tolist(), strict=True))
+    actions = np.stack([noisy[i].actions[t] for i, t in where])
+    if np.issubdtype(actions.dtype, np.integer):  # they are the same or they are not
+        columns = actions.reshape(len(where), -1).T
+        actions = np.concatenate([column[:, None] == np.unique(column) for column in columns], 1)
+    sides = [actions]
+    if noisy[0].observations.dtype.names is None:  # those of a `Dict` are not comparable yet
+        sides.append(np.stack([noisy[i].observations[t] for i, t in where]))
+    seen = np.concatenate([_side(side) for side in sides], 1)
+    n = min(n, len(np.unique(seen, axis=0)))
+    with threadpool_limits(1):  # several would add up in the order they happen to arrive
+        found = KMeans(n, n_init=1, random_state=seed).fit(seen)
+    far = ((seen - found.cluster_centers_[found.labels_]) ** 2).sum(1)
+    nearest = [np.where(found.labels_ == c, far, np.inf).argmin() for c in range(n)]
+    return np.array(nearest, int), np.bincount(found.labels_, minlength=n) / len(where)
+
+
+def _side(values: Array) -> Array:
+    """Standardised, all entries together as wide as one. (M, D)"""
+    values = np.asarray(values, np.float32).reshape(len(values), -1)
+    spread = values.std(0)
+    values = ((values - values.mean(0)) / np.where(spread > 1e-6, spread, 1.0))[:, spread > 1e-6]
+    return np.asarray(values / np.sqrt(max(values.shape[1], 1)))
 
 
 def _candidates(scores: Sequence[StepScores], seed: int) -> list[tuple[int, int, int]]:
