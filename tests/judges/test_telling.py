@@ -211,6 +211,7 @@ def test_first_questions_of_few_steps_and_of_none_that_ended():
     assert len(where) == 2  # no more than there are different ones
     assert {(0, 0, 9)[t] if e == "0" else (9, 0)[t] for e, t in where} == {0, 9}
     assert sorted(q.stands_for for q in asked) == [2, 3]
+    assert sdil.first_questions([], 20) == sdil.first_questions([episode(1)], 0) == []
 
 
 def test_labels_alone_make_a_judge(demos):

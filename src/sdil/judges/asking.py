@@ -74,6 +74,8 @@ def first_questions(noisy: Sequence[Trajectory], n: int = 20, *, seed: int = 0) 
     A quarter of them are the last ones of episodes that a task ended, at random. The others are
     nearest to the middles of clusters of states and actions, so that none is like another.
     """
+    if n < 1 or not len(noisy):
+        return []
     rng = np.random.default_rng([seed, 23])
     ended = np.array([i for i, episode in enumerate(noisy) if episode.terminated], int)
     ended = np.sort(rng.permutation(ended)[: n // _ENDS])
