@@ -8,9 +8,10 @@ made-up world of `common/pushed_mass.py`. A span's label is the majority of its 
 25 and 75% of them are good it is unsure. Labels are taken in before ("before"), of spans that the
 program asks for ("chosen"), of as many at random of all spans ("at random"), and chosen with one
 answer in ten turned round ("one in ten wrong"). "No clean set" is another judge, which has no clean
-demonstration: twice as many labels, the first half of them of short pieces at random, whose good
-ones are its clean set, the second half of spans that it asks for. AUROC and calibration error are
-over noisy steps that are labelled in none of these.
+demonstration: twice as many labels, the first half of them of steps that are asked for before there
+is a judge (`sdil.first_questions`), whose good ones are its clean set, the second half of spans
+that it asks for. AUROC and calibration error are over noisy steps that are labelled in none of
+these.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ SETTINGS = ("fourrooms:5", "doorkey-6x6:5")
 WAYS = ("before", "chosen", "at random", "one in ten wrong")
 NO_CLEAN = "no clean set"
 TURNED = {"good": "bad", "bad": "good", "unsure": "unsure"}
-PIECE = 3  # steps of the pieces that are labelled before there is a judge
 
 
 def answer(good: Any) -> str:
@@ -54,7 +54,7 @@ class Person:
     """Knows which noisy steps are good."""
 
     def __init__(self, demos: sdil.Demonstrations, good: Sequence[Any]) -> None:
-        self.demos, self.good = demos, dict(zip(demos.noisy.ids, good, strict=True))
+        self.good = dict(zip(demos.noisy.ids, good, strict=True))
 
     def label(self, episode: str, first: int, last: int) -> sdil.Label:
         said = answer(self.good[episode][first : last + 1])
@@ -70,15 +70,6 @@ class Person:
             labels += [self.label(q.episode, q.first_step, q.last_step) for q in asked]
             told = judge.tell(labels)
         return labels
-
-    def pieces(self, n: int, rng: np.random.Generator) -> list[sdil.Label]:
-        """Labels of pieces of episodes at random, before there is any judge."""
-        found = []
-        for i in rng.permutation(len(self.demos.noisy))[:n]:
-            episode, length = self.demos.noisy.ids[i], int(self.demos.noisy.lengths[i])
-            first = int(rng.integers(max(1, length - PIECE + 1)))
-            found.append(self.label(episode, first, min(first + PIECE, length) - 1))
-        return found
 
 
 def run_cell(
@@ -110,7 +101,8 @@ def run_cell(
         way: (judge.tell(labels), labels)
         for way, labels in zip(WAYS, ([], chosen, random, faulty), strict=True)
     }
-    first = person.pieces(n, rng) if no_clean else []
+    begin = sdil.first_questions(demos.noisy, n, seed=seed) if no_clean else []
+    first = [person.label(q.episode, q.first_step, q.last_step) for q in begin]
     if any(label.label == "good" for label in first):  # otherwise there is nothing to trust
         others = sdil.clean_from_labels(list(demos.noisy), first, demos.spaces)
         own = sdil.Judge().fit(others, seed=seed)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sdil.formats.folder import save_demonstrations as save_demonstrations
     from sdil.formats.reading import read as read
     from sdil.formats.recognise import open_source as open_source
+    from sdil.judges.asking import first_questions as first_questions
     from sdil.judges.deminf import DemInf as DemInf
     from sdil.judges.judge import Judge as Judge
     from sdil.judges.pu import PU as PU
@@ -112,6 +113,7 @@ _HOMES = {
     "paired": "sdil.evaluation.comparisons",
     "load_demonstrations": "sdil.formats.folder",
     "clean_from_labels": "sdil.labels",
+    "first_questions": "sdil.judges.asking",
     "load_labels": "sdil.labels",
     "load_policy": "sdil.algorithms",
     "load_truth": "sdil.formats.folder",

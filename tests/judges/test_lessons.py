@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from sdil.judges.asking import _persistence, _purity
-from sdil.judges.lessons import WRONG, Posterior
-from sdil.judges.likeness import Looks, Seen, likeness, quantile_grid, some_of
-from sdil.scores import StepScores
+from sdil.judges.asking import _purity
+from sdil.judges.lessons import WRONG, Lessons, Posterior, how_much_counts
+from sdil.judges.likeness import (
+    Looks,
+    Seen,
+    likeness,
+    own_likeness,
+    quantile_grid,
+    some_of,
+)
 
 
 def seen(n: int, *, seed: int = 0, apart: float = 1.0) -> Seen:
@@ -92,20 +98,57 @@ def test_what_is_left_open_by_hand():
     tells = (0.8 * 0.25) ** 2 / 0.25
     left = found.covariance(step, step)[0, 0]
     assert left == pytest.approx(wide - wide**2 * tells / (1 + wide * tells), rel=1e-4)
-    assert found.covariance_of(step)[0] == pytest.approx(left)
+    assert found.variance(step)[0] == pytest.approx(left)
     nothing = Posterior.of_nothing()
     assert nothing.covariance(step, step)[0, 0] == wide
+    assert nothing.variance(step)[0] == pytest.approx(wide)
     assert nothing.change(step)[0] == 0.0
 
 
 def test_labels_only_ever_close_what_was_open():
     steps = seen(30, apart=0.3)
     found = Posterior.of(steps.at(np.arange(10)), np.arange(10) % 2.0, np.ones(10))
-    before = Posterior.of_nothing().covariance_of(steps)
-    after = found.covariance_of(steps)
+    before = Posterior.of_nothing().variance(steps)
+    after = found.variance(steps)
+    np.testing.assert_allclose(after, found.covariance(steps, steps).diagonal(), atol=1e-9)
     assert (after <= before + 1e-9).all()
     assert after[:10].sum() < 0.8 * before[:10].sum()
     np.testing.assert_allclose(found.change(steps)[:10] > 0, np.arange(10) % 2 == 1)
+
+
+def test_what_is_open_counts_for_less_by_hand():
+    """1 / sqrt(1 + pi v / 16), half of the variance being believed."""
+    found = how_much_counts(np.array([0.0, 16 / np.pi, 48 / np.pi]))
+    np.testing.assert_allclose(found, [1, 1 / np.sqrt(2), 0.5])
+
+
+@pytest.mark.parametrize("variance", [0.5, 4.0, 16.0])
+@pytest.mark.parametrize("log_odds", [-3.0, 0.0, 1.0, 4.0])
+def test_it_is_about_the_mean_over_what_is_open(variance, log_odds):
+    draws = np.random.default_rng(0).normal(log_odds, np.sqrt(variance / 2), 200_000)
+    mean = (1 / (1 + np.exp(-draws))).mean()
+    about = 1 / (1 + np.exp(-how_much_counts(np.array(variance)) * log_odds))
+    assert about == pytest.approx(mean, abs=0.02)
+
+
+def test_own_likeness_is_that_of_a_step_to_itself():
+    steps = seen(20, apart=3.0)
+    np.testing.assert_allclose(own_likeness(steps), likeness(steps, steps).diagonal())
+
+
+def test_lessons_of_before_go_by_the_mode_alone():
+    steps = seen(12, apart=0.3)
+    found = Posterior.of(steps.at(np.arange(5)), np.arange(5) % 2.0, np.ones(5))
+    looks = Looks.learn([0, 2], np.random.default_rng(0).normal(size=(2, 30)), steps.state)
+    now = Lessons.of(looks, found, 0.3)
+    kept = {k: v for k, v in now.state_dict().items() if k != "closes"}
+    old = Lessons.of_tensors({**kept, "shift": now.before})
+    (change, counts), (of_before, all_count) = now(steps), old(steps)
+    np.testing.assert_allclose(change, found.change(steps))
+    np.testing.assert_allclose(counts, how_much_counts(found.variance(steps)))
+    np.testing.assert_array_equal(of_before, change)
+    np.testing.assert_array_equal(all_count, np.ones(12))
+    assert Lessons.of_tensors(now.state_dict()).shift is None
 
 
 def test_ranks_by_hand():
@@ -140,12 +183,3 @@ def test_purity_by_hand():
     assert _purity(np.array([0.5, 0.5]), 1.0) == pytest.approx(1.0)
     assert _purity(np.array([0.9]), 0.3) == pytest.approx(1.0)  # of one step nobody is unsure
     assert _purity(np.array([0.5, 0.5]), 0.5) == pytest.approx(0.75)
-
-
-def test_persistence():
-    def judged(*values: float) -> StepScores:
-        return StepScores(np.array(values))
-
-    assert _persistence([judged(-1, -1, -1), judged(1, 1, 1)]) == pytest.approx(1.0)
-    assert _persistence([judged(-1, 1, -1, 1)]) == 0.0  # never as the one before
-    assert _persistence([judged(0.5)]) == 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 import sdil
 from sdil.errors import InputError
+from sdil.judges.neighbours import told_by_neighbours
 from sdil.labels import Label
 
 
@@ -126,16 +129,52 @@ def test_steps_like_a_labelled_one_follow_it(judge, demos):
     acts = np.concatenate([t.actions for t in demos.noisy])
     at = int(np.flatnonzero(acts != 4)[0])
     same = (where == where[at]).all(1) & (acts == acts[at])
-    before = scores(judge, demos)
+    seen = judge.gathered.seen.at(judge.gathered.n_clean + np.flatnonzero(same))
     first = np.cumsum(demos.noisy.lengths) - demos.noisy.lengths
     episode = int(np.searchsorted(first, at, side="right")) - 1
     step = at - int(first[episode])
+    assert same.sum() > 1
+    found = {}
     for said, way in (("good", 1), ("bad", -1)):
         told = judge.tell([Label("noisy", demos.noisy.ids[episode], step, step, said)])
-        moved = (scores(told, demos) - before)[same]
-        assert same.sum() > 1
+        moved, counts = told.evidence.lessons(seen)
         assert (way * moved > 0).all()
-        assert np.ptp(moved) < 1e-3
+        assert max(np.ptp(moved), np.ptp(counts)) < 1e-3
+        found[said] = scores(told, demos)[same]
+    assert (found["good"] > found["bad"]).all()
+
+
+def test_a_label_speaks_of_the_steps_beside_it(judge, demos):
+    """What neighbours say includes what they were labelled: by so much that labels teach."""
+    chained = type(judge).build(judge.inner_spaces, {}, judge.tensors())
+    chained.evidence.persistence.fill_(0.3)
+    name = demos.noisy.ids[0]
+    label = [Label("noisy", name, 2, 2, "good")]
+    told = chained.tell(label)
+    alone = type(judge).build(judge.inner_spaces, {}, told.tensors())
+    for evidence in (alone.evidence, alone._double):
+        evidence.persistence.zero_()
+    one = demos.noisy[:1]
+    with_them, without = (j.score(one)[0].optimality for j in (told, alone))
+    odds = np.log((1 + without) / (1 - without))
+    prior = told.good_share.odds[0]
+    beside = told_by_neighbours(odds - prior, np.zeros(len(odds)), told.good_share.point, 0.3)
+    expected = odds + beside
+    np.testing.assert_allclose(with_them, 2 / (1 + np.exp(-expected)) - 1, atol=1e-6)
+
+
+def test_told_judges_of_before_score_as_they_did(judge, demos):
+    """They kept no word on what labels leave open, and neighbours knew nothing of labels."""
+    told = judge.tell(truth_of(demos, judge.ask(demos, 6)))
+    kept = {k: v for k, v in told.tensors().items() if k != "lessons.closes"}
+    shift = torch.tensor(0.25, dtype=torch.float64)
+    old = type(judge).build(judge.inner_spaces, {}, {**kept, "lessons.shift": shift})
+    seen = judge.gathered.seen.at(np.arange(judge.gathered.n_clean, len(judge.gathered.acts)))
+    change = old.evidence.lessons(seen)[0]
+    before = np.log((1 + scores(judge, demos)) / (1 - scores(judge, demos)))
+    moved = told.good_share.odds[0] - judge.good_share.odds[0] + change + 0.25
+    expected = 2 / (1 + np.exp(-(before + moved))) - 1
+    np.testing.assert_allclose(scores(old, demos), expected, atol=2e-3)
 
 
 def test_a_judge_that_heard_nothing_can_be_taught(demos):
@@ -145,6 +184,44 @@ def test_a_judge_that_heard_nothing_can_be_taught(demos):
     assert "step" not in told.unknown
     assert told.good_share is not None
     assert roc_auc_score(goes_on(demos), scores(told, demos)) > 0.6
+
+
+def test_first_questions_are_single_steps_and_ends(demos):
+    ended = [replace(t, terminated=i % 2 == 0) for i, t in enumerate(demos.noisy)]
+    asked = sdil.first_questions(ended, 20)
+    assert asked == sdil.first_questions(ended, 20)
+    assert len({(q.episode, q.first_step) for q in asked}) == len(asked) == 20
+    by_name = {t.id: t for t in ended}
+    last = [q.first_step == len(by_name[q.episode]) - 1 for q in asked]
+    assert last == [True] * 5 + [False] * 15
+    assert all(by_name[q.episode].terminated for q in asked[:5])
+    assert all(q.first_step == q.last_step for q in asked)
+    assert {int(by_name[q.episode].actions[q.first_step]) for q in asked[5:]} == {0, 1, 2, 3}
+    steps = sum(len(t) for t in ended)
+    assert sum(q.stands_for for q in asked[5:]) == pytest.approx(steps, abs=10)
+
+
+def test_first_questions_of_few_steps_and_of_none_that_ended():
+    def episode(*cells: float) -> sdil.Trajectory:
+        seen = np.array([*cells, 0.0])[:, None]
+        return sdil.Trajectory(seen, np.zeros(len(cells), int), None, False)
+
+    asked = sdil.first_questions([episode(0, 0, 9), episode(9, 0)], 20)
+    where = [(q.episode, q.first_step) for q in asked]
+    assert len(where) == 2  # no more than there are different ones
+    assert {(0, 0, 9)[t] if e == "0" else (9, 0)[t] for e, t in where} == {0, 9}
+    assert sorted(q.stands_for for q in asked) == [2, 3]
+    assert sdil.first_questions([], 20) == sdil.first_questions([episode(1)], 0) == []
+
+
+def test_labels_alone_make_a_judge(demos):
+    """No clean set: the first answers make one, and the judge asks on."""
+    noisy = [replace(t, terminated=False) for t in demos.noisy]
+    labels = truth_of(demos, sdil.first_questions(noisy, 12))
+    own = sdil.clean_from_labels(noisy, labels, demos.spaces)
+    judge = fit(own)
+    labels += truth_of(demos, judge.ask(own, 12, labels))
+    assert roc_auc_score(goes_on(demos), scores(judge.tell(labels), own)) > 0.85
 
 
 def test_judges_of_before_are_told_nothing(judge, demos, tmp_path):

@@ -6,6 +6,10 @@ is unsure. A span is worth asking for by how much less would be open of these, t
 all of its steps are good or all bad: of a mixed one a person can only say that he is unsure. Spans
 are chosen one after the other, as if those before had been answered, so that twenty are not twenty
 times the same question.
+
+Before there is a judge (`first_questions`) nothing is known that could be asked by: single steps,
+since of a stretch a person may be unsure, as unlike one another as there are; and some that end
+episodes, since where it ends well is the aim.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from sdil.labels import Label
 from sdil.scores import StepScores
 from sdil.segmentation import change_points
 from sdil.spaces import Array
+from sdil.trajectories import Trajectory
 
 LONGEST = 20
 """Steps that a person is asked to look at in one go; longer segments are cut."""
@@ -35,6 +40,8 @@ _LOOKED_AT = 4  # steps of a span that stand for it
 _PIECE, _LONG = 3, 6  # the piece of a span of six or more that the judge is least sure of
 _LIKE = 0.5  # correlation of what is left open, from which on steps are like a span
 _SURE = 0.05  # no span is taken for surer than this
+_ENDS = 4  # of the first questions one in so many is the end of an episode
+_CLUSTERED = 2_000  # steps that the others of them are chosen from
 _DISPUTE, _UNSURE = 0.25, 0.5  # when a question says so
 
 
@@ -58,6 +65,41 @@ class Question:
         """The label that says it."""
         span = self.first_step, self.last_step
         return Label("noisy", self.episode, *span, label, who, when, note)
+
+
+def first_questions(noisy: Sequence[Trajectory], n: int = 20, *, seed: int = 0) -> list[Question]:
+    """The steps that a person should label first where there is no clean set, and so no judge; then
+    `sdil.clean_from_labels`.
+
+    A quarter of them are the last ones of episodes that a task ended, at random. The others are
+    nearest to the middles of clusters of states and actions, so that none is like another.
+    """
+    if n < 1 or not len(noisy):
+        return []
+    rng = np.random.default_rng([seed, 23])
+    ended = np.array([i for i, episode in enumerate(noisy) if episode.terminated], int)
+    ended = np.sort(rng.permutation(ended)[: n // _ENDS])
+    ends = [(int(i), len(noisy[i]) - 1) for i in ended]
+    lengths = np.array([len(episode) for episode in noisy], int)
+    steps = np.sort(rng.permutation(int(lengths.sum()))[:_CLUSTERED])
+    episode = np.searchsorted(np.cumsum(lengths), steps, side="right")
+    at = steps - (np.cumsum(lengths) - lengths)[episode]
+    inside = at < lengths[episode] - 1 if len(ends) else at >= 0
+    if inside.any():
+        episode, at = episode[inside], at[inside]
+    middles, shares = _middles(noisy, episode, at, n - len(ends), seed)
+    aim = "an episode ends here, and where it ends well is the aim"
+    found = [Question(_name(noisy, i), t, t, 0.0, 1, aim) for i, t in ends]
+    for number, share in zip(middles, shares, strict=True):
+        i, t = int(episode[number]), int(at[number])
+        stands = round(float(share) * int(lengths.sum()))
+        why = f"{stands} steps look like it, by state and action"
+        found.append(Question(_name(noisy, i), t, t, 0.0, stands, why))
+    return found
+
+
+def _name(noisy: Sequence[Trajectory], number: int) -> str:
+    return noisy[number].id or str(number)
 
 
 def spans_of(scores: Sequence[StepScores]) -> list[tuple[int, int, int]]:
@@ -86,11 +128,13 @@ def choose(
     posterior: Posterior,
     look: Callable[[Array], Seen],
     acts: Array,
+    stays: float,
 ) -> list[Question]:
     """The `n` spans whose labels teach most, given those that there are; best first.
 
     `posterior` is what labels taught so far, `look` sees noisy steps by their numbers, `acts` (N,)
-    is whether they do anything: answers about others teach nothing.
+    is whether they do anything: answers about others teach nothing; `stays` is how far a step is
+    as the one before it (`neighbours.py`).
     """
     if not scores:
         return []
@@ -102,7 +146,7 @@ def choose(
     ]
     if not spans:
         return []
-    gains = _Gains(scores, spans, first, posterior, look, acts, len(labels))
+    gains = _Gains(scores, spans, first, posterior, look, acts, stays, len(labels))
     found: list[Question] = []
     for at in gains.best(n):
         episode, start, stop = spans[at]
@@ -124,6 +168,7 @@ class _Gains:
         posterior: Posterior,
         look: Callable[[Array], Seen],
         acts: Array,
+        stays: float,
         seed: int,
     ) -> None:
         self._spans, self.stands_for = spans, dict[int, int]()
@@ -139,7 +184,7 @@ class _Gains:
         steps, others = look(np.concatenate(each)), look(every)
         self._left = mean.T @ (posterior.covariance(steps, steps) @ mean)  # (K, K)
         self._shared = posterior.covariance(others, steps) @ mean  # (steps, K)
-        self._open = posterior.covariance_of(others)
+        self._open = posterior.variance(others)
         self._counts = (4 * p[every] * (1 - p[every])) ** 2
         self._each_stands_for = int(acts.sum()) / max(len(every), 1)
         sure = np.clip(
@@ -147,7 +192,6 @@ class _Gains:
         )
         length = np.minimum([b - a for _, a, b in spans], SPAN)
         self._noise = 1 / (length * sure * (1 - sure) * (1 - 2 * WRONG) ** 2)
-        stays = _persistence(scores)
         self._pure = np.array([_purity(p[first[i] + a : first[i] + b], stays) for i, a, b in spans])
 
     def best(self, n: int) -> Iterator[int]:
@@ -172,6 +216,39 @@ class _Gains:
             yield at
 
 
+def _middles(
+    noisy: Sequence[Trajectory], episode: Array, at: Array, n: int, seed: int
+) -> tuple[Array, Array]:
+    """Of M steps, `at` which in which episode, the numbers of those nearest to the middles of `n`
+    clusters of states and actions, and the share of steps in each. (n,) each"""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    where = list(zip(episode.tolist(), at.tolist(), strict=True))
+    actions = np.stack([noisy[i].actions[t] for i, t in where])
+    if np.issubdtype(actions.dtype, np.integer):  # they are the same or they are not
+        columns = actions.reshape(len(where), -1).T
+        actions = np.concatenate([column[:, None] == np.unique(column) for column in columns], 1)
+    sides = [actions]
+    if noisy[0].observations.dtype.names is None:  # those of a `Dict` are not comparable yet
+        sides.append(np.stack([noisy[i].observations[t] for i, t in where]))
+    seen = np.concatenate([_side(side) for side in sides], 1)
+    n = min(n, len(np.unique(seen, axis=0)))
+    with threadpool_limits(1):  # several would add up in the order they happen to arrive
+        found = KMeans(n, n_init=1, random_state=seed).fit(seen)
+    far = ((seen - found.cluster_centers_[found.labels_]) ** 2).sum(1)
+    nearest = [np.where(found.labels_ == c, far, np.inf).argmin() for c in range(n)]
+    return np.array(nearest, int), np.bincount(found.labels_, minlength=n) / len(where)
+
+
+def _side(values: Array) -> Array:
+    """Standardised, all entries together as wide as one. (M, D)"""
+    values = np.asarray(values, np.float32).reshape(len(values), -1)
+    spread = values.std(0)
+    values = ((values - values.mean(0)) / np.where(spread > 1e-6, spread, 1.0))[:, spread > 1e-6]
+    return np.asarray(values / np.sqrt(max(values.shape[1], 1)))
+
+
 def _candidates(scores: Sequence[StepScores], seed: int) -> list[tuple[int, int, int]]:
     """Some spans, and of longer ones the step and the piece that the judge is least sure of."""
     spans = spans_of(scores)
@@ -186,16 +263,6 @@ def _candidates(scores: Sequence[StepScores], seed: int) -> list[tuple[int, int,
             at = a + int(np.convolve(sure, np.ones(size), "valid").argmin())
             pieces.append((i, at, at + size))
     return spans + pieces
-
-
-def _persistence(scores: Sequence[StepScores]) -> float:
-    """How like the next step a step is: correlation of their ranks, from 0 to 1."""
-    ranks = _ranks(np.concatenate([judged.optimality for judged in scores]))
-    each = np.split(ranks, np.cumsum([len(judged.optimality) for judged in scores])[:-1])
-    here, there = (np.concatenate([x[part] for x in each]) for part in (slice(-1), slice(1, None)))
-    if len(here) < 2 or not here.std() or not there.std():
-        return 0.0
-    return float(np.clip(np.corrcoef(here, there)[0, 1], 0.0, 1.0))
 
 
 def _purity(p: Array, stays: float) -> float:

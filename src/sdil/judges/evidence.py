@@ -235,14 +235,23 @@ class Evidence(nn.Module):
         """The log-odds of "good" that steps have beforehand, before people said anything."""
         return self.share().odds[0] if self.lessons is None else float(self.lessons.before)
 
-    def _taught(self, windows: Windows, told: Callable[[str], Array]) -> Array:
-        """What labels change in the log-odds of all steps. (N,)"""
-        if self.lessons is None:
-            return np.zeros(len(windows))
-        every = torch.arange(len(windows))
-        return self.lessons(self.look(self.lessons.looks, windows, every, told)) + float(
-            self.lessons.shift
+    def _amounts(self, windows: Windows, told: Callable[[str], Array]) -> tuple[Array, Array]:
+        """What is known of all steps, in log-odds beside those beforehand: what step signals say,
+        labels teach and the steps on either side add; and how much signals count in it. (N,) each
+        """
+        every, counts = torch.arange(len(windows)), np.ones(len(windows))
+        joined = np.sum(
+            [np.zeros(len(windows)), *(self.worth(n, told(n)) for n in self.weighed)], 0
         )
+        if self.lessons is None:
+            return self.with_neighbours(windows, every, joined), counts
+        seen = self.look(self.lessons.looks, windows, every, told)
+        change, counts = self.lessons(seen)
+        if self.lessons.shift is not None:  # of before: neighbours knew nothing of labels
+            apart = change + float(self.lessons.shift)
+            return self.with_neighbours(windows, every, joined) + apart, counts
+        taught = counts * (seen.odds + change) - self.share().odds[0]
+        return self.with_neighbours(windows, every, taught), counts
 
     @property
     def heard(self) -> list[str]:
@@ -268,11 +277,11 @@ class Evidence(nn.Module):
         found: dict[str, Any] = {"optimality": np.zeros(len(windows))}
         every = torch.arange(len(windows))
         tell = cache(lambda name: self.tell(name, windows, every).numpy())  # asked more than once
-        taught = self._taught(windows, tell)
+        amounts = self._amounts(windows, tell)
         if "step" in answers and (self.heard or self.lessons is not None):
-            found |= self._judge_steps(windows, tell, taught)
+            found |= self._judge_steps(windows, tell, *amounts)
         if "episode" in answers and self.episodes.heard:
-            told = self.of_episodes(windows, self.episodes.heard, tell, taught)
+            told = self.of_episodes(windows, self.episodes.heard, tell, amounts[0])
             quality, alone = self.episodes(told, windows.times.numpy())
             found |= {"quality": quality, "quality_parts": alone}
         if "integrity" in answers:
@@ -283,16 +292,13 @@ class Evidence(nn.Module):
         return JudgedSteps(**found)
 
     def _judge_steps(
-        self, windows: Windows, tell: Callable[[str], Array], taught: Array
+        self, windows: Windows, tell: Callable[[str], Array], amounts: Array, counts: Array
     ) -> dict[str, Any]:
-        index = torch.arange(len(windows))
         each = {n: self.worth(n, tell(n)) for n in self.weighed}
-        settle = self.settling(windows, index)
-        joined = np.sum([np.zeros(len(windows)), *each.values()], 0)  # log-odds (N,)
-        bare = self.with_neighbours(windows, index, joined) + taught
-        total = settle(bare)
+        settle = self.settling(windows, torch.arange(len(windows)))
+        total = settle(amounts)
         prior, low, high = self.share().odds
-        without = [_probability(prior + settle(bare - part)) for part in each.values()]
+        without = [_probability(prior + settle(amounts - counts * part)) for part in each.values()]
         between = (_probability(high + total) - _probability(low + total)) / (2 * 1.96)
         hangs = np.std(without, axis=0) if len(without) > 1 else 0.0
         parts = {name: _score(prior + settle(part)) for name, part in each.items()}
@@ -309,7 +315,9 @@ class Evidence(nn.Module):
         each say of it."""
         acts = ~self.doing.idles(windows, index).numpy()
         episode = (windows.times[index] == 0).cumsum(0).numpy()
-        share = float(_probability(np.asarray(self._before_labels)))
+        apart = self.lessons is not None and self.lessons.shift is not None
+        odds = self._before_labels if apart else self.share().odds[0]
+        share = float(_probability(np.asarray(odds)))
         said = log_odds[acts], episode[acts], share, float(self.persistence)
         found = log_odds.copy()
         found[acts] += told_by_neighbours(*said)
@@ -333,19 +341,17 @@ class Evidence(nn.Module):
         return settle
 
     def of_episodes(
-        self, windows: Windows, names: list[str], tell: Callable[[str], Array], taught: Array
+        self, windows: Windows, names: list[str], tell: Callable[[str], Array], amounts: Array
     ) -> dict[str, Array]:
-        """What each episode signal says of each step, by what step signals `tell` of all. (N,)"""
+        """What each episode signal says of each step, by what step signals `tell` of all and what
+        they amount to. (N,)"""
         index = torch.arange(len(windows))
         told = {}
         for name in names:
             if name == "pace":
                 told[name] = self.pace(rates_of(windows, self.head))
             elif name == "steps":
-                settle = self.settling(windows, index, waiting=True)
-                each = [self.worth(n, tell(n)) for n in self.weighed]
-                joined = np.sum([np.zeros(len(windows)), *each], 0)
-                told[name] = settle(self.with_neighbours(windows, index, joined) + taught)
+                told[name] = self.settling(windows, index, waiting=True)(amounts)
             elif name == "likelihood":
                 told[name] = tell(name)
             else:

@@ -118,7 +118,8 @@ class EvidenceJudge(FittedJudge):
             return self.evidence.look(gathered.looks, windows, torch.from_numpy(steps))
 
         acts = ~self.evidence.doing.idles(windows, torch.arange(len(windows))).numpy()
-        return choose(demos.noisy.ids, scores, n, labels, posterior, look, acts)
+        stays = float(self.evidence.persistence)
+        return choose(demos.noisy.ids, scores, n, labels, posterior, look, acts, stays)
 
     def _kept(self) -> Gathered:
         if self.gathered is None:

@@ -4,22 +4,31 @@ Before any label its mean is what the judge's signals amount to, neighbours apar
 are taken for wrong in one case of ten; the mode given them is found by Fisher scoring (Laplace's
 approximation), and what it changes in a step is a sum over labelled steps, weighed by how alike
 they are (`likeness.py`).
+
+The mode alone is too sure of itself. How probably a step is good is the mean over what the process
+leaves open of it, about the sigmoid of log-odds that count by 1 / sqrt(1 + pi v / 8) (MacKay 1992),
+where v is the variance that is left: a step that is like no labelled one stays nearer to "who
+knows".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sdil.judges.likeness import Looks, Seen, likeness
+from sdil.judges.likeness import Looks, Seen, likeness, own_likeness
 from sdil.spaces import Array
 from sdil.training import below
 
 WRONG = 0.1
 """How often an answer is taken for wrong."""
+OPEN = 0.5
+"""So much of the variance that is left counts: the spreads of `likeness.py` are set wide, so that
+labels are followed."""
 _ROUNDS = 200  # each goes half of the way: whole steps of scoring swing to and fro
 _SAME = 1e-5  # log-odds that no longer count
 _JITTER = 1e-6
@@ -62,7 +71,7 @@ class Posterior:
 
     def change(self, steps: Seen) -> Array:
         """What labels change in the log-odds of steps. (N,)"""
-        return change_of(steps, self.examples, self.weights)
+        return self.taught(steps)[0]
 
     @staticmethod
     def of_nothing() -> Posterior:
@@ -70,27 +79,30 @@ class Posterior:
         none, empty = np.zeros(0), np.zeros((0, 0))
         return Posterior(Seen(empty, empty, empty, none), none, none, empty)
 
-    def covariance_of(self, steps: Seen) -> Array:
+    @cached_property
+    def closes(self) -> Array:
+        """Times how alike labelled steps are to a step: its squared length is by how much less is
+        open of that step. (L, L)"""
+        from scipy.linalg import solve_triangular
+
+        if not len(self.examples):
+            return np.zeros((0, 0))
+        return np.asarray(solve_triangular(self.factor, np.diag(self.root), lower=True))
+
+    def variance(self, steps: Seen) -> Array:
         """What is left open of each step by itself. (N,)"""
-        each = [
-            np.arange(begin, min(begin + 100, len(steps))) for begin in range(0, len(steps), 100)
-        ]
-        found = [self.covariance(steps.at(some), steps.at(some)).diagonal() for some in each]
-        return np.concatenate(found) if found else np.zeros(0)
+        return self.taught(steps)[1]
+
+    def taught(self, steps: Seen) -> tuple[Array, Array]:
+        """What labels change in the log-odds of steps, and the variance that they leave. (N,)"""
+        return _taught(steps, self.examples, self.weights, self.closes)
 
     def covariance(self, one: Seen, other: Seen) -> Array:
         """What is left open, of steps together. (A, B)"""
-        from scipy.linalg import solve_triangular
-
         found = likeness(one, other)
         if not len(self.examples):
             return found
-        known = [
-            solve_triangular(
-                self.factor, self.root[:, None] * likeness(self.examples, x), lower=True
-            )
-            for x in (one, other)
-        ]
+        known = [self.closes @ likeness(self.examples, x) for x in (one, other)]
         return np.asarray(found - known[0].T @ known[1])
 
 
@@ -101,8 +113,10 @@ class Lessons(nn.Module):
     """(L,)"""
     before: Tensor
     """The odds of "good" before any label. ()"""
-    shift: Tensor
-    """What is added to all log-odds, since the odds of "good" are now others. ()"""
+    closes: Tensor | None
+    """As `Posterior` has it; None of judges of before, which went by the mode alone. (L, L)"""
+    shift: Tensor | None
+    """Of those: what is added to all log-odds, since the odds of "good" are now others. ()"""
 
     def __init__(self, looks: Looks, examples: Seen, tensors: dict[str, Tensor]) -> None:
         super().__init__()
@@ -110,12 +124,17 @@ class Lessons(nn.Module):
         for name, value in vars(examples).items():
             self.register_buffer(f"examples_{name}", torch.from_numpy(np.asarray(value, float)))
         for name in _LESSONS:
-            self.register_buffer(name, tensors[name].double())
+            value = tensors.get(name)
+            self.register_buffer(name, None if value is None else value.double())
 
     @staticmethod
-    def of(looks: Looks, posterior: Posterior, before: float, shift: float) -> Lessons:
-        values = (posterior.weights, np.array(before), np.array(shift))
-        tensors = {n: torch.from_numpy(v) for n, v in zip(_LESSONS, values, strict=True)}
+    def of(looks: Looks, posterior: Posterior, before: float) -> Lessons:
+        values = {
+            "weights": posterior.weights,
+            "before": np.array(before),
+            "closes": posterior.closes,
+        }
+        tensors = {name: torch.from_numpy(value) for name, value in values.items()}
         return Lessons(looks, posterior.examples, tensors)
 
     @staticmethod
@@ -124,22 +143,36 @@ class Lessons(nn.Module):
         examples = [tensors[f"examples_{name}"].numpy() for name in Seen.__dataclass_fields__]
         return Lessons(Looks.of_tensors(below(tensors, "looks")), Seen(*examples), tensors)
 
-    def forward(self, steps: Seen) -> Array:
-        """What labels change in the log-odds of steps. (N,)"""
+    def forward(self, steps: Seen) -> tuple[Array, Array]:
+        """What labels change in the log-odds of steps, and how much these then count. (N,) each"""
         examples = [getattr(self, f"examples_{n}").numpy() for n in Seen.__dataclass_fields__]
-        return change_of(steps, Seen(*examples), self.weights.numpy())
+        closes = None if self.closes is None else self.closes.numpy()
+        change, variance = _taught(steps, Seen(*examples), self.weights.numpy(), closes)
+        return change, how_much_counts(variance)
 
 
-_LESSONS = ("weights", "before", "shift")
+_LESSONS = ("weights", "before", "closes", "shift")
 
 
-def change_of(steps: Seen, examples: Seen, weights: Array) -> Array:
-    """A sum over examples, by how alike they are. (N,)"""
-    found = np.zeros(len(steps))
-    for begin in range(0, len(steps) if len(examples) else 0, _AT_ONCE):
+def _taught(
+    steps: Seen, examples: Seen, weights: Array, closes: Array | None
+) -> tuple[Array, Array]:
+    """What labels change in the log-odds of steps, a sum over examples by how alike they are; and
+    the variance that they leave, 0 where it is not known what they close. (N,) each"""
+    change, variance = np.zeros(len(steps)), np.zeros(len(steps))
+    for begin in range(0, len(steps), _AT_ONCE):
         some = np.arange(begin, min(begin + _AT_ONCE, len(steps)))
-        found[some] = likeness(steps.at(some).double(), examples) @ weights
-    return found
+        here = steps.at(some).double()
+        alike = likeness(here, examples) if len(examples) else np.zeros((len(some), 0))
+        change[some] = alike @ weights
+        if closes is not None:
+            variance[some] = own_likeness(here) - ((alike @ closes.T) ** 2).sum(1)
+    return change, np.maximum(variance, 0.0)
+
+
+def how_much_counts(variance: Array) -> Array:
+    """By how much log-odds are to be multiplied of which so much is open. (N,)"""
+    return np.asarray(1 / np.sqrt(1 + np.pi * OPEN * variance / 8))
 
 
 def _slopes(log_odds: Array, said: Array, counts: Array) -> tuple[Array, Array]:

@@ -81,6 +81,13 @@ def likeness(one: Seen, other: Seen) -> Array:
     return np.asarray(found)
 
 
+def own_likeness(steps: Seen) -> Array:
+    """The variance of each step: its likeness to itself. (N,)"""
+    thought = steps.odds.clip(-_MOST_ODDS, _MOST_ODDS)
+    found = ALL**2 + THOUGHT**2 * thought**2 + RANKS**2 * (steps.ranks**2).sum(1)
+    return np.asarray(found + RATED_ALIKE**2 + NEARBY**2)
+
+
 class Looks(nn.Module):
     """How steps become `Seen`."""
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from sdil.judges.asking import SPAN
 from sdil.judges.evidence import STEP_SIGNALS, Evidence
 from sdil.judges.joining import bin_middles, worth
-from sdil.judges.lessons import Lessons, Posterior
+from sdil.judges.lessons import Lessons, Posterior, how_much_counts
 from sdil.judges.likeness import STATES, Looks, Seen, quantile_grid, some_of
 from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import Episodes, Label, told_steps
@@ -155,22 +155,22 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     if posterior is None:
         return None
     noisy, seen = gathered.noisy, gathered.seen
-    change = posterior.change(seen)
+    steps = seen.at(noisy)
+    change, variance = posterior.taught(steps)
+    thought, counts = steps.odds.astype(float) + change, how_much_counts(variance)
     before = gathered.share.odds[0]
-    bare = seen.odds[noisy].astype(float) - before  # what signals were worth
     sample = seen.at(some_of(noisy, _SAMPLE)).double()
     doubt = float(np.sqrt(max(posterior.covariance(sample, sample).mean(), 0.0)))
 
     def mean(more: float) -> float:
-        return float(_probability(before + bare + change[noisy] + more).mean())
+        return float(_probability(counts * (thought + more)).mean())
 
     share = GoodShare(mean(0.0), mean(-1.96 * doubt), mean(1.96 * doubt))
-    shift = before - share.odds[0]
-    under = [(bare <= level).mean() for level in gathered.idling]
+    under = [(steps.odds - before <= level).mean() for level in gathered.idling]
     if not gathered.log_odds.any():  # nothing was heard before: there is no place to keep
         under = [IDLING, WAITING]
-    idling = np.quantile(bare + change[noisy] + shift, under)
-    return Told(Lessons.of(gathered.looks, posterior, before, shift), share, idling)
+    idling = np.quantile(counts * thought - share.odds[0], under)
+    return Told(Lessons.of(gathered.looks, posterior, before), share, idling)
 
 
 def rewrite(evidence: Evidence, gathered: Gathered, told: Told | None) -> None:
@@ -188,30 +188,27 @@ def judge_again(
     judged: CrossJudged | None, gathered: Gathered | None, evidence: Evidence
 ) -> CrossJudged | None:
     """By folds, what was `judged` before labels: each probability moved by as much as these move
-    the step's log-odds."""
+    the step's log-odds, and as near to one half as they leave it open."""
     if judged is None or gathered is None or evidence.lessons is None:
         return judged
-    change = _changed(gathered, evidence)
-
-    def move(good: Array, by: Array) -> Array:
-        p = np.clip(good.astype(float), 1e-3, 1 - 1e-3)
-        return _probability(np.log(p / (1 - p)) + by).astype(np.float16)
-
-    clean = judged.clean
-    return CrossJudged(
-        move(judged.good, change[gathered.n_clean :]),
-        judged.fold,
-        judged.fingerprint,
-        None if clean is None else move(clean, change[: gathered.n_clean]),
-    )
-
-
-def _changed(gathered: Gathered, evidence: Evidence) -> Array:
-    """What labels change in the log-odds of the gathered steps, odds of "good" and all. (M,)"""
-    assert evidence.lessons is not None
+    change, counts = evidence.lessons(gathered.seen)
     idles = evidence.share().odds[0] + float(evidence.idling[0])
     idles -= gathered.share.odds[0] + float(gathered.idling[0])
-    return np.where(gathered.acts, evidence.lessons(gathered.seen), idles)
+    change = np.where(gathered.acts, change, idles)
+    counts = np.where(gathered.acts, counts, 1.0)
+
+    def move(good: Array, some: slice) -> Array:
+        p = np.clip(good.astype(float), 1e-3, 1 - 1e-3)
+        log_odds = counts[some] * (np.log(p / (1 - p)) + change[some])
+        return _probability(log_odds).astype(np.float16)
+
+    clean, n = judged.clean, gathered.n_clean
+    return CrossJudged(
+        move(judged.good, slice(n, None)),
+        judged.fold,
+        judged.fingerprint,
+        None if clean is None else move(clean, slice(n)),
+    )
 
 
 def _probability(log_odds: Array) -> Array:
