@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -19,10 +21,11 @@ import torch
 
 import sdil
 from sdil import InputError
-from sdil.arguments import read_run
+from sdil.arguments import Arguments, arguments_of, read_run
 from sdil.checkpoints import read_epochs
 from sdil.cli import main
 from sdil.cli.report import command_of
+from sdil.moved import as_now
 
 SHORT = sdil.SDIL(
     discovery_epochs=3,
@@ -322,3 +325,13 @@ def test_a_judge_that_would_not_be_asked_is_refused(demos):
     for learner in (SHORT, sdil.ScoredBC(max_updates=20)):
         with pytest.raises(InputError, match="would not be asked"):
             learner.fit(demos.clean_only(), judge=given)
+
+
+def test_fields_that_are_gone_are_left_out_of_what_files_of_before_note():
+    assert as_now({"n_skills": 4, "score_by_likelihood": False}) == {"n_skills": 4}
+    with pytest.raises(InputError, match="earlier version, with score_by_likelihood; begin anew"):
+        as_now({"score_by_likelihood": True})
+    noted = {**asdict(sdil.SDIL(n_skills=4)), "score_by_likelihood": False}
+    about = dict.fromkeys(get_type_hints(Arguments))
+    about |= {"makes": "policy", "name": "sdil", "hyperparameters": noted, "seed": 0}
+    assert arguments_of(about, Path("run")).maker() == sdil.SDIL(n_skills=4)

@@ -12,6 +12,7 @@ from sdil.errors import InputError
 from sdil.files import read_json, refuse_missing
 from sdil.judging import AnyJudge
 from sdil.limits import check_fields
+from sdil.moved import as_now
 
 FORMAT_VERSION = 2
 _BESIDE = {  # what `run.json` says beside the arguments
@@ -50,8 +51,8 @@ class Arguments:
     def maker(self) -> Learner | AnyJudge:
         """The learner or the judge."""
         if self.makes == "judge":
-            return make_judge(self.name, **self.hyperparameters)
-        return find_learner(self.name)(**self.hyperparameters)
+            return make_judge(self.name, **as_now(self.hyperparameters))
+        return find_learner(self.name)(**as_now(self.hyperparameters))
 
 
 def arguments_of(about: dict[str, Any], out: Path, named: str | None = None) -> Arguments:

@@ -179,6 +179,8 @@ def curate(
         raise InputError(f"power must be above 0, not {power}")
     if at_most is not None and not 0 < at_most < np.inf:
         raise InputError(f"at_most must be above 0, not {at_most}")
+    if at_most is not None and not (weights and which == "noisy"):
+        raise InputError("at_most goes with weights of the noisy set")
     if min_length < 1:
         raise InputError(f"min_length must be at least 1, not {min_length}")
     if by not in ("segment", "episode", "step"):

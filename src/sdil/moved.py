@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sdil.errors import InputError
 
@@ -29,6 +30,8 @@ MOVED: dict[str, dict[str, str]] = {
     },
 }
 """By learner and field."""
+_GONE = {"score_by_likelihood": False}
+"""Fields that files of before note, and what they must have been: `scored` is more than that."""
 
 
 def refuse_moved(learner: str, given: Iterable[str]) -> None:
@@ -36,3 +39,11 @@ def refuse_moved(learner: str, given: Iterable[str]) -> None:
     for name in given:
         if name in MOVED.get(learner, {}):
             raise InputError(f"{learner} has no field {name!r} any more: {MOVED[learner][name]}")
+
+
+def as_now(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields as a file of before notes them, without those that are gone."""
+    for name, default in _GONE.items():
+        if fields.get(name, default) != default:
+            raise InputError(f"made by an earlier version, with {name}; begin anew")
+    return {name: value for name, value in fields.items() if name not in _GONE}

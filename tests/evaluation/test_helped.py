@@ -328,12 +328,17 @@ def test_weights_may_be_held_to_a_part_of_what_clean_steps_weigh(mixed):
     np.testing.assert_allclose(few.weights[-1], 0.9)  # they weigh no more as they are
     helped = did_it_help(mixed, held)
     assert (helped.power, helped.at_most) == (1.0, 0.5)
-    assert rows_of(helped)["weighted"].noisy_steps == pytest.approx(54)  # half of nine of ten
+    for name in ("weighted", "random"):  # half of nine of ten groups
+        assert rows_of(helped)[name].noisy_steps == pytest.approx(54)
     only = sdil.curate(mixed, scores(ORACLE), keep_above=0.0, weights=True, at_most=0.5)
     assert np.concatenate(only.weights).sum() == pytest.approx(60)  # of those that are chosen
     for wrong in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(InputError, match="at_most must be above 0"):
             sdil.curate(mixed, scores(ORACLE), weights=True, at_most=wrong)
+    of_clean = {"weights": True, "which": "clean"}
+    for given, other in ((scores(ORACLE), {"keep_above": 0.0}), (scores(np.ones(10)), of_clean)):
+        with pytest.raises(InputError, match="at_most goes with weights of the noisy set"):
+            sdil.curate(mixed, given, at_most=0.5, **other)
 
 
 def test_what_is_too_short_is_tried_by_nobody(mixed):

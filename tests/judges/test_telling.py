@@ -201,6 +201,18 @@ def test_first_questions_are_single_steps_and_ends(demos):
     assert sum(q.stands_for for q in asked[5:]) == pytest.approx(steps, abs=10)
 
 
+def test_first_questions_where_nothing_varies_or_all_ends():
+    def one(name, ended):
+        return sdil.Trajectory(np.zeros((2, 2), np.float32), np.array([0]), None, ended, id=name)
+
+    assert [q.episode for q in sdil.first_questions([one("a", False)], 4)] == ["a"]
+    asked = sdil.first_questions([one(f"e{i}", True) for i in range(6)], 8)
+    assert len({q.episode for q in asked}) == len(asked) == 2  # ends alone, each once
+    camera = {"camera": np.zeros((3, 4, 4, 1), np.uint8), "arm": np.ones((3, 2), np.float32)}
+    seen = sdil.Demonstrations([], [sdil.Trajectory(camera, np.array([0, 1]), None, False, id="x")])
+    assert {q.first_step for q in sdil.first_questions(list(seen.noisy), 4)} == {0, 1}  # by actions
+
+
 def test_first_questions_of_few_steps_and_of_none_that_ended():
     def episode(*cells: float) -> sdil.Trajectory:
         seen = np.array([*cells, 0.0])[:, None]

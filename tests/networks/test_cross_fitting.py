@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from conftest import episode
 from sdil import Demonstrations, InputError, Trajectory
 from sdil.heads import Categorical
 from sdil.networks import cross_fitting
-from sdil.networks.cross_fitting import CrossFitted, Folds, cross_fit
+from sdil.networks.cross_fitting import CrossFitted, Folds, _deal_noisy, cross_fit
 
 
 @pytest.fixture
@@ -183,6 +185,15 @@ def test_actions_dealt_anew_teach_how_often_and_not_where(monkeypatch):
     assert as_done < 0.2
     assert anew > 0.5  # log 2 is 0.69, and the clean steps of the other groups say a little
     assert anew == cross_fit(demos, folds, dealt_anew=True, **options).nll.mean()
+
+
+def test_noisy_steps_of_a_batch_change_places_and_clean_ones_stay():
+    batch = torch.tensor([[0, 7, 3, 9, 8, 2], [7, 7, 5, 6, 1, 0], [0, 1, 2, 3, 4, 4]])
+    luck = torch.Generator().manual_seed(0)
+    dealt = torch.stack([_deal_noisy(batch, 5, luck) for _ in range(200)])
+    assert (dealt[:, batch < 5] == batch[batch < 5]).all()
+    assert (dealt.sort(2).values == batch.sort(1).values).all()
+    assert {tuple(x) for x in dealt[:, 0, [1, 3, 4]].tolist()} == set(permutations((7, 9, 8)))
 
 
 def test_it_follows_from_the_seed(grouped):

@@ -12,6 +12,7 @@ from sdil.demonstrations import Demonstrations, split_groups
 from sdil.errors import InputError
 from sdil.judges.health import Health, health_of, in_halves
 from sdil.judging import FittedJudge
+from sdil.moved import as_now
 from sdil.policy import Policy
 from sdil.spaces import Array
 
@@ -44,7 +45,7 @@ def health_for(
         with progress("judging clean groups unseen") as update:
             for number, (_, fewer) in enumerate(halves):
                 update(number, len(halves))
-                judge = make_judge(fitted.name, **fitted.hyperparameters)
+                judge = make_judge(fitted.name, **as_now(fitted.hyperparameters))
                 found.append(judge.fit(fewer, seed=fitted.seed))
         return [held for held, _ in halves], found
 

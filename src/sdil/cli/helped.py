@@ -81,6 +81,12 @@ def _rule(about: Mapping[str, Any]) -> str:
     for name, words in rules.items():
         if about.get(name) is not None:
             return f"Kept by {about.get('by')}: {words} {about[name]}."
+    if about.get("power") is not None:
+        held = about.get("at_most")
+        together = "" if held is None else f", together at most {held:g} times what clean ones do"
+        return (
+            f"Weighed by how probably each step is good, to the power {about['power']:g}{together}."
+        )
     return f"Kept by {about.get('by')}."
 
 

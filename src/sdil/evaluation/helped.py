@@ -238,21 +238,21 @@ def _weights(curated: Curated, folds: Folds, halved: Folds, seed: int) -> dict[s
 
     rng, dropped = np.random.default_rng(seed), int((~kept).sum())
     rows = {"clean": [by_fold(np.zeros(len(kept)))], "all": [by_fold(np.ones(len(kept)))]}
+    by_rule = by_fold(kept if of_folds is None or of_folds.kept is None else of_folds.kept)
     if dropped:
-        by_rule = kept if of_folds is None or of_folds.kept is None else of_folds.kept
-        rows["curated"] = [by_fold(by_rule)]
+        rows["curated"] = [by_rule]
     if curated.weighing is not None:
         good = np.concatenate(curated.weighing) if of_folds is None else of_folds.weighing
-        chosen = kept if curated.by == "weights" else np.ones_like(kept)
+        chosen = by_rule if curated.by == "weights" else np.ones_like(by_rule)
         of_step = halved.of_group[halved.group_of_step]
         n_clean = (of_step != np.arange(len(halved))[:, None]).sum(1, keepdims=True)
-        seen = halved.noisy & chosen
+        seen = halved.noisy * chosen
         rows["weighted"] = [
             chosen * way.weigh(by_fold(good), n_clean, seen) for way in _ways(curated)
         ]
     if curated.by == "weights":
-        given = np.concatenate(curated.weights)
-        rows["random"] = [by_fold(rng.permutation(given)) for _ in range(DRAWS)]
+        (given,) = rows["weighted"]
+        rows["random"] = [given[:, rng.permutation(len(kept))] for _ in range(DRAWS)]
     elif dropped:
         rows["random"] = [
             by_fold(_left_at_random(curated.stretches, dropped, rng)) for _ in range(DRAWS)

@@ -85,8 +85,7 @@ def first_questions(noisy: Sequence[Trajectory], n: int = 20, *, seed: int = 0) 
     episode = np.searchsorted(np.cumsum(lengths), steps, side="right")
     at = steps - (np.cumsum(lengths) - lengths)[episode]
     inside = at < lengths[episode] - 1 if len(ends) else at >= 0
-    if inside.any():
-        episode, at = episode[inside], at[inside]
+    episode, at = episode[inside], at[inside]
     middles, shares = _middles(noisy, episode, at, n - len(ends), seed)
     aim = "an episode ends here, and where it ends well is the aim"
     found = [Question(_name(noisy, i), t, t, 0.0, 1, aim) for i, t in ends]
@@ -225,14 +224,19 @@ def _middles(
     from threadpoolctl import threadpool_limits
 
     where = list(zip(episode.tolist(), at.tolist(), strict=True))
+    if not where:
+        return np.zeros(0, int), np.zeros(0)
     actions = np.stack([noisy[i].actions[t] for i, t in where])
     if np.issubdtype(actions.dtype, np.integer):  # they are the same or they are not
         columns = actions.reshape(len(where), -1).T
         actions = np.concatenate([column[:, None] == np.unique(column) for column in columns], 1)
     sides = [actions]
-    if noisy[0].observations.dtype.names is None:  # those of a `Dict` are not comparable yet
+    observations = noisy[0].observations
+    if observations.dtype.names is None and observations.dtype != np.uint8:  # pictures and `Dict`
         sides.append(np.stack([noisy[i].observations[t] for i, t in where]))
     seen = np.concatenate([_side(side) for side in sides], 1)
+    if not seen.shape[1]:  # nothing varies
+        return np.zeros(1, int), np.ones(1)
     n = min(n, len(np.unique(seen, axis=0)))
     with threadpool_limits(1):  # several would add up in the order they happen to arrive
         found = KMeans(n, n_init=1, random_state=seed).fit(seen)

@@ -277,11 +277,11 @@ class Evidence(nn.Module):
         found: dict[str, Any] = {"optimality": np.zeros(len(windows))}
         every = torch.arange(len(windows))
         tell = cache(lambda name: self.tell(name, windows, every).numpy())  # asked more than once
-        amounts = self._amounts(windows, tell)
+        amounts = cache(lambda: self._amounts(windows, tell))
         if "step" in answers and (self.heard or self.lessons is not None):
-            found |= self._judge_steps(windows, tell, *amounts)
+            found |= self._judge_steps(windows, tell, *amounts())
         if "episode" in answers and self.episodes.heard:
-            told = self.of_episodes(windows, self.episodes.heard, tell, amounts[0])
+            told = self.of_episodes(windows, self.episodes.heard, tell, lambda: amounts()[0])
             quality, alone = self.episodes(told, windows.times.numpy())
             found |= {"quality": quality, "quality_parts": alone}
         if "integrity" in answers:
@@ -341,7 +341,11 @@ class Evidence(nn.Module):
         return settle
 
     def of_episodes(
-        self, windows: Windows, names: list[str], tell: Callable[[str], Array], amounts: Array
+        self,
+        windows: Windows,
+        names: list[str],
+        tell: Callable[[str], Array],
+        amounts: Callable[[], Array],
     ) -> dict[str, Array]:
         """What each episode signal says of each step, by what step signals `tell` of all and what
         they amount to. (N,)"""
@@ -351,7 +355,7 @@ class Evidence(nn.Module):
             if name == "pace":
                 told[name] = self.pace(rates_of(windows, self.head))
             elif name == "steps":
-                told[name] = self.settling(windows, index, waiting=True)(amounts)
+                told[name] = self.settling(windows, index, waiting=True)(amounts())
             elif name == "likelihood":
                 told[name] = tell(name)
             else:

@@ -124,7 +124,7 @@ class Lessons(nn.Module):
         for name, value in vars(examples).items():
             self.register_buffer(f"examples_{name}", torch.from_numpy(np.asarray(value, float)))
         for name in _LESSONS:
-            value = tensors.get(name)
+            value = tensors.get(name) if name in _LATER else tensors[name]
             self.register_buffer(name, None if value is None else value.double())
 
     @staticmethod
@@ -152,6 +152,7 @@ class Lessons(nn.Module):
 
 
 _LESSONS = ("weights", "before", "closes", "shift")
+_LATER = ("closes", "shift")  # judges have one or the other
 
 
 def _taught(

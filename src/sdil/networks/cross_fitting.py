@@ -157,17 +157,14 @@ def cross_fit(
     Where it was found before how long each weighting is trained best, and by which temperature, it
     is measured `exactly` so, and nothing is chosen by the groups left out here. There are about
     as many `clones` of each weighting, several of a fold where folds are fewer. Noisy steps whose
-    actions are `dealt_anew` among them teach how often each is taken, and nothing of where.
+    actions are `dealt_anew` among those of a batch teach how often each is taken, and nothing of
+    where.
     """
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
     windows = Windows(everything, look_back, varying_inputs(everything))
     space = tell_so(windows, demos.spaces.action)
     actions = windows.actions_at(torch.arange(len(windows)))
-    if dealt_anew:
-        order = np.random.default_rng([seed, 41]).permutation(demos.noisy.n_steps)
-        of_clean, of_noisy = actions.split([demos.clean.n_steps, demos.noisy.n_steps])
-        actions = torch.cat([of_clean, of_noisy[torch.from_numpy(order)]])
     head = make_head(space)
     head.fit(actions)
     features = WindowFeatures(windows.observations.shape[1], head, look_back)
@@ -194,7 +191,8 @@ def cross_fit(
     last = LOOKS[-1] if at_most is None else min(at_most, LOOKS[-1])
     for before, after in pairwise((0, *(n for n in LOOKS if n < last), last)):
         for batch in drawn.batches(after - before):  # (clones, BATCH)
-            loss = head.nll(networks(inputs(batch)), actions[batch], "sum")
+            taken = _deal_noisy(batch, demos.clean.n_steps, generator) if dealt_anew else batch
+            loss = head.nll(networks(inputs(batch)), actions[taken], "sum")
             optimiser.zero_grad()
             (loss / BATCH).backward()  # each clone's gradient is what it would be alone
             optimiser.step()
@@ -216,6 +214,15 @@ def cross_fit(
         nll, error = np.stack(found, 1)[:, :, folds.left_out]
         return CrossFitted(nll, error, exactly.updates, exactly.temperature)
     return _at_the_best(tried, each, folds, at_least, as_usual)
+
+
+def _deal_noisy(batch: Tensor, n_clean: int, generator: torch.Generator) -> Tensor:
+    """The same steps, noisy ones in another order among their places. (clones, BATCH)"""
+    noisy = batch >= n_clean
+    luck = torch.rand(batch.shape, generator=generator, dtype=torch.float64)
+    places = noisy.logical_not().byte().argsort(dim=1, stable=True)  # those of noisy steps first
+    order = torch.where(noisy, luck, 2.0).argsort(dim=1, stable=True)
+    return torch.empty_like(batch).scatter_(1, places, batch.gather(1, order))
 
 
 def _last_gain(looks: list[Tensor], lengths: list[int]) -> float:

@@ -67,8 +67,9 @@ class DiscoveryFields:
     clip_preference: bool = True
     """Whether the preference score is clipped to [-1, 1]; not in the paper."""
     scored: Literal["text", "released"] = "text"
-    """How skills and steps are scored: text, as the paper writes it; released, as its authors' code
-    does (`skills/optimality.py`), which knows neither `delta` nor `clip_preference`."""
+    """How skills are scored, and steps while training: text, as the paper writes it; released, as
+    its authors' code does (`skills/optimality.py`), which knows neither `delta` nor
+    `clip_preference`. Whoever asks for scores later has each skill's, as probable as it is."""
     clean_share: Share = 0.25
     """Share of each discovery batch drawn from the clean set; 0 draws from both as they come."""
     discovery_epochs: Count = 15
