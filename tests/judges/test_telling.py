@@ -209,7 +209,8 @@ def test_first_questions_where_nothing_varies_or_all_ends():
     asked = sdil.first_questions([one(f"e{i}", True) for i in range(6)], 8)
     assert len({q.episode for q in asked}) == len(asked) == 2  # ends alone, each once
     camera = {"camera": np.zeros((3, 4, 4, 1), np.uint8), "arm": np.ones((3, 2), np.float32)}
-    seen = sdil.Demonstrations([], [sdil.Trajectory(camera, np.array([0, 1]), None, False, id="x")])
+    filmed = [sdil.Trajectory(camera, np.array([0, 1]), None, False, id=name) for name in "xy"]
+    seen = sdil.Demonstrations(filmed[:1], filmed[1:])
     assert {q.first_step for q in sdil.first_questions(list(seen.noisy), 4)} == {0, 1}  # by actions
 
 
