@@ -10,7 +10,9 @@ draw by these scores and from where the judge's random numbers end; and once mor
 follows the data and nothing is held out, and because skills are discovered on what is trusted
 (issue 20). Once more on 2026-11-17: who is heard by few and by plenty of clean groups, and the
 share of good steps by seven lines (issue 19). Once more on 2026-11-18: what neighbouring steps say
-of a step (issue 19), and noisy steps that are held to a part of the clean ones' weight (issue 20).
+of a step (issue 19), and noisy steps that are held to a part of the clean ones' weight (issue 20);
+and on the same day the weights in sepsis alone, where p^4 is not surely better than the same with
+actions dealt anew, and noisy steps are held instead.
 """
 
 from __future__ import annotations
