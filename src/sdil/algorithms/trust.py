@@ -16,9 +16,10 @@ Clean groups that were left out have the last word: where small clones predict t
 that trust noisy steps otherwise, the most cautious of these ways is gone that is not clearly worse
 than the best. Held ways that the judge expects too many bad steps of are not tried: a few do no
 harm to likelihood, which any others smooth, and lead a policy astray. What is not held back must
-teach more than the same steps with their actions dealt anew, which smooth as much. A judge that says nothing of
-steps needs not be contradicted clearly. p of a step is then told by those who never saw these
-groups. They also tell whether it helps to look back, and after how many updates training ends.
+teach more than the same steps with their actions dealt anew, which smooth as much. A judge that
+says nothing of steps needs not be contradicted clearly. p of a step is then told by those who never
+saw these groups. They also tell whether it helps to look back, and after how many updates training
+ends.
 Nothing is held out in the end: whoever asks trains on everything.
 """
 
