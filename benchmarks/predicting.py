@@ -88,7 +88,7 @@ def main(
         workers: Processes.
         json: Save everything to this file.
     """
-    settings = [(str(kitchens), name) for name in KITCHENS if kitchens]
+    settings = [(str(kitchens.resolve()), name) for name in KITCHENS if kitchens]
     settings += [(str(mimic), MIMIC)] if mimic else []
     about = begin(settings=[name for _, name in settings], seeds=list(seeds))
     asked = [(data, name, seed) for data, name in settings for seed in seeds]

@@ -31,7 +31,8 @@ from judging import collect
 from sdil.choosing import By
 from sdil.curation import Curated
 from sdil.evaluation.helped import Helped
-from sdil.networks.cross_fitting import Folds, cross_fit
+from sdil.networks.cross_fitting import cross_fit
+from sdil.networks.folds import Folds
 from sdil.training import TEMPERATURES
 from sdil.ways import Way
 

@@ -129,11 +129,14 @@ def test_ways_are_tried_at_the_weight_that_they_are_trained_with(monkeypatch):
 def test_what_a_judge_proposes():
     assert propose(np.full(100, 0.95), 10) == POOLING
     assert propose(np.repeat([0.9, 0.3], [90, 10]), 10) == Way(0.25)  # few are bad
-    assert propose(np.repeat([0.9, 0.3], 50), 10) == HELD  # steps must be sure
+    assert propose(np.repeat([0.9, 0.3], 50), 10) == HELD[0]  # steps must be sure
     assert propose(np.full(100, 0.5), 10) == NOTHING
     hardly_any = np.repeat([0.9, 0.1], [3, 97])
     assert smallest_exponent(hardly_any) == 4.0
-    assert propose(hardly_any, 10) == Way(4.0)  # half as many as clean ones would be bad ones
+    assert propose(hardly_any, 10) == Way(4.0, 0.5)  # of p a sixth of all would be bad
+    doubtful = np.repeat([0.95, 0.4], [20, 80])  # of p 0.46 are bad
+    assert smallest_exponent(doubtful) == 4.0
+    assert propose(doubtful, 10) == HELD[1] == Way(1.0, 0.25)  # of half too many would be
 
 
 def test_held_ways_need_a_judge_that_expects_few_bad_steps():
@@ -148,7 +151,8 @@ def test_held_ways_need_a_judge_that_expects_few_bad_steps():
 
 def test_what_is_not_held_back_must_teach_more_than_actions_dealt_anew(monkeypatch):
     """Clean groups prefer p^1, then pooling, then what is held; dealt anew p^1 is as good."""
-    ways, asked = (NOTHING, HELD, Way(1.0), POOLING), []
+    held = HELD[0]
+    ways, asked = (NOTHING, held, Way(1.0), POOLING), []
     steady = np.array([0.0, 0.01, -0.01])
     found = SimpleNamespace(nll=np.array([1.0, 0.9, 0.5, 0.7])[:, None] + steady)
     dealt = {Way(1.0): 0.5 + steady[::-1], POOLING: 1.5 + steady}
@@ -166,10 +170,10 @@ def test_what_is_not_held_back_must_teach_more_than_actions_dealt_anew(monkeypat
     assert choose() == POOLING
     assert asked == [(Way(1.0),), (POOLING,)]
     dealt[POOLING] = 0.69 + steady
-    assert choose() == HELD  # 0.1 better than nothing, and nobody asks what it teaches
+    assert choose() == held  # 0.1 better than nothing, and nobody asks what it teaches
     found.nll[1] = 0.96 + steady
     assert choose() == NOTHING  # nothing is clearly better any more
-    assert choose(silent=True) == HELD
+    assert choose(silent=True) == held
     dealt[Way(1.0)] = 0.6 + steady
     assert choose() == Way(1.0)
 
@@ -188,7 +192,7 @@ def test_trust_follows_the_data(wrong, sharp):
         assert trust.weights[good].sum() > 10 * trust.weights[~good].sum()
     tried = {way for way, _ in trust.tried}
     assert {NOTHING, POOLING, Way(1.0), trust.way} <= tried
-    assert (HELD in tried) == (wrong < 1)
+    assert (HELD[0] in tried) == (wrong < 1)
     assert trust.weights.max() == (0.0 if wrong == 1 else pytest.approx(trust.weights[good].max()))
     assert 100 <= trust.updates <= 400
 

@@ -12,7 +12,8 @@ from conftest import episode
 from sdil import Demonstrations, InputError, Trajectory
 from sdil.heads import Categorical
 from sdil.networks import cross_fitting
-from sdil.networks.cross_fitting import CrossFitted, Folds, _deal_noisy, cross_fit
+from sdil.networks.cross_fitting import CrossFitted, _deal_noisy, _last_gain, cross_fit
+from sdil.networks.folds import Folds
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_steps_are_drawn_by_what_they_weigh(grouped):
     of_clones = folds.of_clones(5)
     assert of_clones.tolist() == [0, 1, 2, 0, 1, 2]  # few folds: two clones of each
     draws = cross_fitting._Draws(folds, weights, of_clones, torch.Generator().manual_seed(0))
-    found = draws.batches(200)  # (200, members, BATCH)
+    found = draws.batches(200, np.arange(2))  # (200, members, BATCH)
     assert found.shape == (200, 12, cross_fitting.BATCH)
     for row in range(2):
         for clone, fold in enumerate(of_clones):
@@ -68,6 +69,8 @@ def test_steps_are_drawn_by_what_they_weigh(grouped):
             counts = np.bincount(found[:, row * 6 + clone].flatten(), minlength=24)
             assert not counts[expected == 0].any()
             np.testing.assert_allclose(counts / counts.sum(), expected / expected.sum(), atol=0.01)
+    again = cross_fitting._Draws(folds, weights, of_clones, torch.Generator().manual_seed(0))
+    assert torch.equal(again.batches(200, np.array([1])), found[:, 6:])
 
 
 def test_clones_are_measured_on_the_groups_they_have_not_seen(grouped):
@@ -78,7 +81,11 @@ def test_clones_are_measured_on_the_groups_they_have_not_seen(grouped):
         clones.weights[2] += torch.randn(12, 64, 4)  # the rows differ
     states, actions = torch.randn(24, 3), torch.randint(4, (24,))
     held = cross_fitting._LeftOut(folds, rows, of_clones, Categorical(4))
-    (measured,) = held.measure(clones, lambda steps: states[steps], actions)
+    (measured,) = held.measure(clones, lambda steps: states[steps], actions, np.arange(rows))
+    second = clones.only(range(6, 12))
+    (of_second,) = held.measure(second, lambda steps: states[steps], actions, np.array([1]))
+    assert of_second[:, 0].isinf().all()
+    torch.testing.assert_close(of_second[:, 1], measured[:, 1])
     logits = clones(states.expand(12, -1, -1)).log_softmax(2).detach()
     for row in range(rows):
         for group, fold in enumerate(folds.of_group):
@@ -202,22 +209,48 @@ def test_it_follows_from_the_seed(grouped):
     assert not np.array_equal(first.nll, other.nll)
 
 
-@pytest.mark.parametrize(
-    ("gain", "epochs", "last"), [(0.005, 10**6, 100), (-1, 2_000, 200), (-1, 10**6, 400)]
-)
-def test_it_ends_when_nobody_gains_or_all_is_learned_by_heart(
-    grouped, monkeypatch, gain, epochs, last
-):
-    """Random actions: the longer they are learned, the worse. 24 steps are 0.09 of a batch."""
-    for name, value in (("SURE", 100), ("GAIN", gain), ("EPOCHS", epochs)):
+@pytest.mark.parametrize(("gain", "last"), [(0.005, 100), (-1, 400)])
+def test_it_ends_when_nobody_gains(grouped, monkeypatch, gain, last):
+    """Random actions: the longer they are learned, the worse."""
+    for name, value in (("SURE", 100), ("GAIN", gain), ("LOOKS", (25, 50, 100, 200, 400))):
         monkeypatch.setattr(cross_fitting, name, value)
-    monkeypatch.setattr(cross_fitting, "LOOKS", (25, 50, 100, 200, 400))
     told = []
     weights = np.ones((1, 10))
     folds = Folds.deal(grouped, seed=0)
     cross_fit(grouped, folds, weights, on_progress=lambda *said: told.append(said))
     assert told[-1] == (last, 400)
     assert told[:2] == [(25, 400), (50, 400)]
+
+
+def test_who_asks_for_the_best_gets_the_same_of_those_that_are_near(grouped, monkeypatch):
+    """Weightings that are far behind are left as they are; the others do not notice."""
+    for name, value in (("SURE", 50), ("GAIN", -1), ("LOOKS", (25, 50, 100, 200))):
+        monkeypatch.setattr(cross_fitting, name, value)
+    folds, weights = Folds.deal(grouped, seed=0), np.stack([np.zeros(10), np.ones(10)])
+    left, leave = [], cross_fitting._leave_behind
+    monkeypatch.setattr(
+        cross_fitting, "_leave_behind", lambda *given: left.append(given[2]) or leave(*given)
+    )
+    near = torch.tensor([False, True])
+    monkeypatch.setattr(cross_fitting, "_not_far_behind", lambda looks: near)
+    whole = cross_fit(grouped, folds, weights)
+    assert not left
+    best = cross_fit(grouped, folds, weights, for_the_best=True)
+    assert [kept.tolist() for kept in left] == [[6, 7, 8, 9, 10, 11]]
+    np.testing.assert_allclose(best.nll[1], whole.nll[1], rtol=1e-5)
+    assert np.isfinite(best.nll).all()
+    assert best.updates[0] <= 50
+
+
+def test_who_is_far_behind_does_not_keep_the_others():
+    def looked_at(*nll):  # (temperatures, 2, R, G)
+        return torch.tensor(nll, dtype=torch.float64)[None, None, :, None].expand(1, 2, -1, 3)
+
+    lengths = [100, 200, 400]
+    looks = [looked_at(0.5, 0.9), looked_at(0.4, 0.8), looked_at(0.39, 0.6)]
+    assert _last_gain(looks, lengths) == pytest.approx(0.01)  # 0.2 of who is 0.21 behind
+    looks[2] = looked_at(0.39, 0.48)
+    assert _last_gain(looks, lengths) == pytest.approx(0.32)
 
 
 def test_only_vectors():

@@ -9,8 +9,8 @@ steps then teach what the few trusted ones never show, and do not outvote them.
 The judge proposes. The smallest exponent is looked for with which hardly any bad step is drawn, by
 p itself: so it follows the share of good steps and how well the judge tells them apart. Where steps
 must be as sure as p itself says, or surer, p is taken and the noisy set is held to half the weight
-of the clean one, unless too many bad steps are to be expected even so; where none will do, noisy
-steps are left alone.
+of the clean one, or to a quarter where too many bad steps are to be expected of half; where none
+will do, noisy steps are left alone.
 
 Clean groups that were left out have the last word: where small clones predict them clearly better
 that trust noisy steps otherwise, the most cautious of these ways is gone that is not clearly worse
@@ -37,15 +37,17 @@ from torch import Tensor
 from sdil.algorithms.judged import draw_by_weight
 from sdil.demonstrations import Demonstrations
 from sdil.judging import FittedJudge
-from sdil.networks.cross_fitting import CrossFitted, Folds, cross_fit
+from sdil.networks.cross_fitting import CrossFitted, cross_fit
+from sdil.networks.folds import Folds
 from sdil.spaces import Array
 from sdil.training import TEMPERATURES
 from sdil.trajectories import Trajectory
 from sdil.ways import Way
 
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-NOTHING, POOLING, HELD = Way(None), Way(0.0), Way(1.0, 0.5)
-_TRIED = (NOTHING, HELD, Way(4.0), Way(1.0, 1.0), Way(0.0, 1.0), Way(1.0), POOLING)
+NOTHING, POOLING = Way(None), Way(0.0)
+HELD = (Way(1.0, 0.5), Way(1.0, 0.25))  # the bolder first
+_TRIED = (NOTHING, *HELD[::-1], Way(4.0), Way(1.0, 1.0), Way(0.0, 1.0), Way(1.0), POOLING)
 """Beside what the judge proposes, the most cautious first."""
 _SILENT = (NOTHING, POOLING)  # where it says nothing of steps
 _WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough to overrule a judge
@@ -168,8 +170,10 @@ def _choose(
 def propose(good: Array, n_clean: int) -> Way:
     """What the judge speaks for, by p of each noisy step."""
     exponent = smallest_exponent(good)
-    holds = exponent is not None and exponent >= 1 and is_bearable(HELD, good, n_clean)
-    return HELD if holds else Way(exponent)
+    if exponent is None or exponent < 1:
+        return Way(exponent)
+    held = (*HELD, Way(exponent, HELD[0].at_most))  # of these sure ones few are bad
+    return next(way for way in held if is_bearable(way, good, n_clean))
 
 
 def is_bearable(way: Way, good: Array, n_clean: int) -> bool:
@@ -270,6 +274,7 @@ def _fit(
         at_most=fields.max_updates,
         temperatures=TEMPERATURES,
         dealt_anew=dealt_anew,
+        for_the_best=True,
         seed=seed,
     )
 

@@ -23,7 +23,8 @@ from sdil.curation import Curated
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, mean_interval
-from sdil.networks.cross_fitting import MOST_FOLDS, Folds, Progress, cross_fit
+from sdil.networks.cross_fitting import Progress, cross_fit
+from sdil.networks.folds import MOST_FOLDS, Folds
 from sdil.networks.seeing import needs_encoder, see
 from sdil.progress import counting
 from sdil.spaces import Array
@@ -75,8 +76,9 @@ class Helped:
     sentence: str
     """The verdict with its figures, in words."""
     recommended: str | None
-    """What to learn from: `weighted`, or the row with the lowest NLL, `random` aside, where that is
-    lower by more than the standard error of the difference; `curated` by more than two."""
+    """What to learn from: `weighted`, or that of `clean` and `all` whose NLL is lower by more than
+    the standard error of the difference; without `weighted` the row with the lowest, `random`
+    aside."""
     power: float | None
     """In `weighted` a step weighs ((1 + optimality) / 2) ** power; None where it is not there."""
     at_most: float | None
@@ -205,11 +207,12 @@ def _best_way(nll: Array, *, few: bool) -> int:
 def _recommend(nll: dict[str, Array]) -> str:
     """Weights bend least, and need not be surely better than the rest: groups are few, and clones
     of clean ones alone are those that gain most by the groups that are left out here. What was
-    curated must be twice as sure: its borders were drawn by who had seen these groups."""
+    curated is weights, too, of 0 and 1, by borders drawn by who had seen these groups: it never
+    stands for weights that are told without them."""
     rows = [name for name in nll if name != "random"]
     if "weighted" in nll:
-        gains = {name: nll["weighted"] - nll[name] for name in rows}
-        rows = [n for n in rows if _surely(gains[n], 2.0 if n == "curated" else 1.0)]
+        others = [name for name in rows if name != "curated"]
+        rows = [name for name in others if _surely(nll["weighted"] - nll[name])]
         rows.append("weighted")
     return min(rows, key=lambda name: float(nll[name].mean()))
 

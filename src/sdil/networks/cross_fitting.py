@@ -1,10 +1,9 @@
 """Behaviour cloning by several weightings of the noisy steps, measured on clean groups left out.
 
 It tells whom to trust, and how long to train on everything. All clones, one for each weighting and
-fold (two where folds are few), are small networks that train side by side. Folds are whole groups
-of the clean set; noisy episodes of a group that is left out are left out with it. Clones of one
-fold start from the same weights and draw by the same random numbers whatever their weighting, so
-that what differs between them is the data.
+fold (two where folds are few), are small networks that train side by side. Clones of one fold
+start from the same weights and draw by the same random numbers whatever their weighting, so that
+what differs between them is the data.
 """
 
 from __future__ import annotations
@@ -17,100 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sdil.demonstrations import Demonstrations, split_groups
+from sdil.demonstrations import Demonstrations
 from sdil.heads import ActionHead, make_head
 from sdil.networks.encoders import RecordedFeatures, WindowFeatures
 from sdil.networks.ensemble import Ensemble
+from sdil.networks.folds import MOST_FOLDS, Folds
 from sdil.relative import tell_so
 from sdil.spaces import Array, require_vectors
 from sdil.training import seeded
 from sdil.windows import STEPS_AT_ONCE, Windows, varying_inputs
 
 Progress = Callable[[int, int], None]
-MOST_FOLDS = 5
 LOOKS = (25, 50, 75, 100, 150, 200, 250, 300, 400, 500, 600, *range(800, 2_001, 200))
 """After how many updates the clones are measured on the steps left out."""
-SURE, GAIN, EPOCHS = 600, 0.005, 25
-"""After so many updates training ends where the second half of them gained no weighting more NLL,
-or where all steps were gone through so often."""
+SURE, GAIN, BEHIND = 600, 0.005, 0.1
+"""After so many updates training ends where the second half of them gained no weighting more NLL
+that is not so far behind the best one."""
 HIDDEN, BATCH, LEARNING_RATE, WEIGHT_DECAY = 64, 256, 1e-3, 5e-4
-
-
-@dataclass(frozen=True, eq=False)
-class Folds:
-    """Which clean steps are left out together, and which noisy ones with them."""
-
-    of_group: Array
-    """The fold in which each of G clean groups is left out; K or more: in none. (G,)"""
-    group_of_step: Array
-    """The group of each clean step. (clean steps,)"""
-    noisy: Array
-    """Which noisy steps each of K folds may learn from. (K, noisy steps)"""
-
-    @staticmethod
-    def deal(demos: Demonstrations, *, seed: int) -> Folds:
-        """At most `MOST_FOLDS` folds; an episode without a group stands alone."""
-        groups = demos.clean.groups
-        n_folds = min(MOST_FOLDS, demos.n_clean_groups)
-        fold = np.zeros(len(groups), np.int64)
-        for k, part in enumerate(split_groups(groups, (1.0,) * n_folds, seed=seed)):
-            fold[part] = k
-        return Folds.of_episodes(demos, fold)
-
-    @staticmethod
-    def of_episodes(demos: Demonstrations, fold: Array) -> Folds:
-        """By the fold of each clean episode, the same within a group. (clean episodes,)"""
-        groups = demos.clean.groups
-        numbers: dict[object, int] = {}
-        group_of = np.array(
-            [
-                numbers.setdefault(i if group is None else group, len(numbers))
-                for i, group in enumerate(groups)
-            ]
-        )
-        of_group = np.zeros(len(numbers), np.int64)
-        of_group[group_of] = fold
-        noisy = np.ones((int(fold.max()) + 1, demos.noisy.n_steps), bool)
-        for k, allowed in enumerate(noisy):
-            left_out = {groups[i] for i in np.flatnonzero(fold == k)} - {None}
-            away = np.array([group in left_out for group in demos.noisy.groups], bool)
-            allowed[:] = ~np.repeat(away, demos.noisy.lengths)
-        return Folds(of_group, np.repeat(group_of, demos.clean.lengths), noisy)
-
-    def halved(self) -> Folds:
-        """The groups of each fold in two folds, where all have two: clones that leave out fewer
-        learn more like those that leave out none. What is told by fold goes for both halves."""
-        of_group = 2 * self.of_group
-        for fold in range(len(self)):
-            mine = np.flatnonzero(self.of_group == fold)
-            if len(mine) < 2:
-                return self
-            of_group[mine[len(mine) // 2 :]] += 1
-        return Folds(of_group, self.group_of_step, np.repeat(self.noisy, 2, 0))
-
-    @staticmethod
-    def leave_out(demos: Demonstrations, last: int) -> Folds:
-        """One fold, of the last clean episodes: all others are always learned from."""
-        n = len(demos.clean)
-        of_group = np.where(np.arange(n) < n - last, 1, 0)
-        steps = np.repeat(np.arange(n), demos.clean.lengths)
-        return Folds(of_group, steps, np.ones((1, demos.noisy.n_steps), bool))
-
-    @property
-    def n_groups(self) -> int:
-        return len(self.of_group)
-
-    @property
-    def left_out(self) -> Array:
-        """The groups that are left out at some time. (G,) booleans"""
-        return self.of_group < len(self)
-
-    def of_clones(self, about: int) -> Array:
-        """The fold of each clone of a weighting, `about` so many: several where folds are few."""
-        return np.tile(np.arange(len(self)), max(1, round(about / len(self))))
-
-    def __len__(self) -> int:
-        return len(self.noisy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +64,7 @@ def cross_fit(
     exactly: CrossFitted | None = None,
     clones: int = MOST_FOLDS,
     dealt_anew: bool = False,
+    for_the_best: bool = False,
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> CrossFitted:
@@ -158,7 +81,8 @@ def cross_fit(
     is measured `exactly` so, and nothing is chosen by the groups left out here. There are about
     as many `clones` of each weighting, several of a fold where folds are fewer. Noisy steps whose
     actions are `dealt_anew` among those of a batch teach how often each is taken, and nothing of
-    where.
+    where. Who only asks `for_the_best` weighting does not wait for those that are far behind it:
+    they are trained no longer than it takes to tell.
     """
     require_vectors(demos.spaces, "behaviour cloning")
     everything = demos.all
@@ -183,27 +107,31 @@ def cross_fit(
         networks = _clones(len(of_clones), len(weights), features.size, hidden, head.size)
     drawn = _Draws(folds, weights, of_clones, generator)
     held = _LeftOut(folds, len(weights), of_clones, head, temperatures)
-    optimiser = torch.optim.Adam(
-        networks.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
-    )
+    optimiser = _adam(networks)
+    rows = np.arange(len(weights))  # that are still trained
     looks: list[Tensor] = []
     lengths: list[int] = []
     last = LOOKS[-1] if at_most is None else min(at_most, LOOKS[-1])
     for before, after in pairwise((0, *(n for n in LOOKS if n < last), last)):
-        for batch in drawn.batches(after - before):  # (clones, BATCH)
+        for batch in drawn.batches(after - before, rows):  # (clones, BATCH)
             taken = _deal_noisy(batch, demos.clean.n_steps, generator) if dealt_anew else batch
             loss = head.nll(networks(inputs(batch)), actions[taken], "sum")
             optimiser.zero_grad()
             (loss / BATCH).backward()  # each clone's gradient is what it would be alone
             optimiser.step()
-        looks.append(held.measure(networks, inputs, actions))
+        looks.append(held.measure(networks, inputs, actions, rows))
         if on_progress is not None:
             on_progress(after, last)
-        often = after * BATCH >= EPOCHS * len(windows)
         lengths.append(after)
-        ends = exactly is None and after >= SURE
-        if ends and (often or _last_gain(looks, lengths) <= GAIN):
+        if exactly is not None or after < max(SURE, at_least):
+            continue
+        if _last_gain(looks, lengths) <= GAIN:
             break
+        near = rows[_not_far_behind(looks).numpy()[rows]]
+        if for_the_best and len(near) < len(rows):
+            kept = np.isin(np.repeat(rows, len(of_clones)), near)
+            networks, optimiser = _leave_behind(networks, optimiser, np.flatnonzero(kept))
+            rows = near
     clean = actions[: demos.clean.n_steps]
     usual = head.usual(clean).expand(len(clean), -1)
     as_usual = float(head.nll(usual, clean, "mean")), float(head.error(usual, clean).mean())
@@ -226,10 +154,43 @@ def _deal_noisy(batch: Tensor, n_clean: int, generator: torch.Generator) -> Tens
 
 
 def _last_gain(looks: list[Tensor], lengths: list[int]) -> float:
-    """What the second half of the updates has gained the weighting that gained most, in NLL."""
-    nll = torch.stack(looks)[:, :, 0].min(1).values.mean(2)  # (looks, R)
+    """What the second half of the updates has gained the weighting that gained most, in NLL, of
+    those that may yet be the best."""
+    nll = _nll_by_look(looks)
     early = sum(updates <= lengths[-1] / 2 for updates in lengths)
-    return float((nll[:early].min(0).values - nll.min(0).values).max())
+    gains = nll[:early].min(0).values - nll.min(0).values
+    return float(gains[_not_far_behind(looks)].max())
+
+
+def _not_far_behind(looks: list[Tensor]) -> Tensor:
+    """Which weightings may yet be the best. (R,)"""
+    best = _nll_by_look(looks).min(0).values
+    return best <= best.min() + BEHIND
+
+
+def _nll_by_look(looks: list[Tensor]) -> Tensor:
+    """Mean over groups, by the best temperature. (looks, R)"""
+    return torch.stack(looks)[:, :, 0].min(1).values.mean(2)
+
+
+def _adam(networks: Ensemble) -> torch.optim.Adam:
+    return torch.optim.Adam(
+        networks.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
+    )
+
+
+def _leave_behind(
+    networks: Ensemble, optimiser: torch.optim.Adam, kept: Array
+) -> tuple[Ensemble, torch.optim.Adam]:
+    """Those that are kept, and what Adam knows of them."""
+    some = networks.only(kept.tolist())
+    anew = _adam(some)
+    for before, now in zip(networks.parameters(), some.parameters(), strict=True):
+        known = optimiser.state[before]
+        anew.state[now] = {
+            name: value if name == "step" else value[kept].clone() for name, value in known.items()
+        }
+    return some, anew
 
 
 def _as_found(tried: Array, each: Array, found: CrossFitted, row: int) -> Array:
@@ -267,13 +228,13 @@ class _Draws:
                 ladder = torch.from_numpy(np.cumsum(weight[steps]))
                 self._ladders.append((torch.from_numpy(steps), ladder))
 
-    def batches(self, count: int) -> Tensor:
-        """(count, clones, BATCH)"""
+    def batches(self, count: int, rows: Array) -> Tensor:
+        """Of these weightings. (count, clones, BATCH)"""
         of_clones, n_folds = self._of_clones, len(self._folds)
         size = (len(of_clones), count, BATCH)
         luck = torch.rand(size, generator=self._generator, dtype=torch.float64)
         found = []
-        for first in range(0, len(self._ladders), n_folds):  # of a weighting
+        for first in (rows * n_folds).tolist():  # of a weighting
             for fold, mine in zip(of_clones, luck, strict=True):
                 steps, ladder = self._ladders[first + fold]
                 at = torch.searchsorted(ladder, mine * ladder[-1], right=True)
@@ -308,25 +269,31 @@ class _LeftOut:
 
     @torch.no_grad()
     def measure(
-        self, clones: Ensemble, inputs: Callable[[Tensor], Tensor], actions: Tensor
+        self,
+        clones: Ensemble,
+        inputs: Callable[[Tensor], Tensor],
+        actions: Tensor,
+        rows: Array,
     ) -> Tensor:
-        """NLL and error of each group under the clones that have not seen it, by each temperature.
-        (temperatures, 2, R, G)"""
+        """NLL and error of each group under the clones that have not seen it, by each temperature;
+        without end of weightings that are not among these `rows`. (temperatures, 2, R, G)"""
         n = len(self._temperatures)
         total = torch.zeros(n, 2, len(clones), self._folds.n_groups + 1, dtype=torch.float64)
         at_once = max(1, STEPS_AT_ONCE // len(clones))
         for steps, groups in zip(
             self._steps.split(at_once, 1), self._groups.split(at_once, 1), strict=True
         ):
-            steps, groups = steps.repeat(self._rows, 1), groups.repeat(self._rows, 1)
+            steps, groups = steps.repeat(len(rows), 1), groups.repeat(len(rows), 1)
             outputs, taken = clones(inputs(steps)), actions[steps]
             wrong = self._head.error(outputs, taken)
             for at, temperature in zip(total, self._temperatures, strict=True):
                 nll = self._head.nll(outputs, taken, t=temperature)  # (clones, n)
                 at[0].scatter_add_(1, groups, nll.double())
                 at[1].scatter_add_(1, groups, wrong)
-        by_group = total.view(n, 2, self._rows, -1, total.shape[3]).sum(3)[..., :-1]
-        return by_group / self._sizes / self._of_each
+        by_group = total.view(n, 2, len(rows), -1, total.shape[3]).sum(3)[..., :-1]
+        found = torch.full((n, 2, self._rows, by_group.shape[-1]), torch.inf, dtype=torch.float64)
+        found[:, :, rows] = by_group / self._sizes / self._of_each
+        return found
 
 
 def _at_the_best(
