@@ -139,6 +139,16 @@ def test_what_a_judge_proposes():
     assert propose(doubtful, 10) == HELD[1] == Way(1.0, 0.25)  # of half too many would be
 
 
+@pytest.mark.parametrize(("low", "some"), [(0.0, False), (0.01, False), (0.45, True)])
+def test_a_judge_that_thinks_that_perhaps_none_is_good_proposes_nothing(low, some):
+    """Of a few steps it is sure by luck; there is one clean group, so nobody else is asked."""
+    demos, good = world(0.5, clean=1)
+    judge = Told(np.where(good, 0.999, 0.001), share=GoodShare(0.5, low, 0.6))
+    trust = find_trust(demos, judge, None, FIELDS, seed=0)
+    assert (trust.way != NOTHING) == some
+    assert trust.weights.any() == some
+
+
 def test_held_ways_need_a_judge_that_expects_few_bad_steps():
     """Of all that are drawn, a third or a half of it noisy ones."""
     for at_most, drawn in ((0.5, 1 / 3), (1.0, 1 / 2)):
@@ -164,13 +174,18 @@ def test_what_is_not_held_back_must_teach_more_than_actions_dealt_anew(monkeypat
 
     monkeypatch.setattr("sdil.algorithms.trust._fit", fit)
 
-    def choose(*, silent=False):
-        return ways[_choose((), ways, found, FIELDS, silent=silent, seed=0)]
+    def choose(*, silent=False, speaks_for=True):
+        told = {"silent": silent, "speaks_for": speaks_for}
+        return ways[_choose((), ways, found, FIELDS, **told, seed=0)]
 
     assert choose() == POOLING
     assert asked == [(Way(1.0),), (POOLING,)]
     dealt[POOLING] = 0.69 + steady
     assert choose() == held  # 0.1 better than nothing, and nobody asks what it teaches
+    dealt[held] = 0.9 + steady[::-1]
+    assert choose(speaks_for=False) == NOTHING
+    dealt[held] = 0.95 + steady
+    assert choose(speaks_for=False) == held
     found.nll[1] = 0.96 + steady
     assert choose() == NOTHING  # nothing is clearly better any more
     assert choose(silent=True) == held

@@ -10,16 +10,16 @@ The judge proposes. The smallest exponent is looked for with which hardly any ba
 p itself: so it follows the share of good steps and how well the judge tells them apart. Where steps
 must be as sure as p itself says, or surer, p is taken and the noisy set is held to half the weight
 of the clean one, or to a quarter where too many bad steps are to be expected of half; where none
-will do, noisy steps are left alone.
+will do, or perhaps no noisy step is good at all, noisy steps are left alone.
 
 Clean groups that were left out have the last word: where small clones predict them clearly better
 that trust noisy steps otherwise, the most cautious of these ways is gone that is not clearly worse
 than the best. Held ways that the judge expects too many bad steps of are not tried: a few do no
-harm to likelihood, which any others smooth, and lead a policy astray. What is not held back must
-teach more than the same steps with their actions dealt anew, which smooth as much. A judge that
-says nothing of steps needs not be contradicted clearly. p of a step is then told by those who never
-saw these groups. They also tell whether it helps to look back, and after how many updates training
-ends.
+harm to likelihood, which any others smooth, and lead a policy astray. What is not held back, or not
+spoken for by the judge, must teach more than the same steps with their actions dealt anew, which
+smooth as much. A judge that says nothing of steps needs not be contradicted clearly. p of a step is
+then told by those who never saw these groups. They also tell whether it helps to look back, and
+after how many updates training ends.
 Nothing is held out in the end: whoever asks trains on everything.
 """
 
@@ -53,6 +53,7 @@ _SILENT = (NOTHING, POOLING)  # where it says nothing of steps
 _WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough to overrule a judge
 MOST_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
 MOST_BAD_OF_ALL = 0.12  # where they are held to a part: of all steps that are drawn
+LEAST_SHARE = 0.02  # of good noisy steps; where there may be fewer, the judge proposes none
 
 
 class TrustFields(Protocol):
@@ -122,14 +123,16 @@ def find_trust(
     told = judge.optimality(demos.all)[demos.clean.n_steps :].double().numpy()
     good, n_clean = _cautious((1 + told) / 2, judge), demos.clean.n_steps
     silent = "step" in judge.unknown
-    first = NOTHING if silent else propose(good, n_clean)
+    proposes_nothing = silent or _perhaps_none(judge)
+    first = NOTHING if proposes_nothing else propose(good, n_clean)
     given = _to_try_on(demos, judge, valid, good, seed)
     if given is None:
         return _untried(first, good, n_clean)
     tried = [way for way in _TRIED if is_bearable(way, good, n_clean)]
     ways = tuple(dict.fromkeys([first, *(_SILENT if silent else tried)]))
     found = _fit(given, ways, fields, look_back=0, seed=seed)
-    best = _choose(given, ways, found, fields, silent=silent, seed=seed)
+    speaks_for = not proposes_nothing and is_bearable(HELD[-1], good, n_clean)
+    best = _choose(given, ways, found, fields, silent=silent, speaks_for=speaks_for, seed=seed)
     way = ways[best]
     if way == NOTHING or way.pools:  # all is as it would be without noisy steps, or were they clean
         used = demos.clean_only() if way == NOTHING else demos
@@ -149,17 +152,18 @@ def _choose(
     fields: TrustFields,
     *,
     silent: bool,
+    speaks_for: bool,
     seed: int,
 ) -> int:
     """The most cautious way that is not clearly worse than the best, or, of a silent judge, the
-    best; of those that are not held back only one that clean groups gain by because of what was
-    done, not because anything else is learned, too."""
+    best. But for held ways of a judge that speaks for them, only one that clean groups gain by
+    because of what was done, not because anything else is learned, too."""
     left = list(range(len(ways)))
     while True:
         best = min(left, key=lambda i: float(found.nll[i].mean()))
         if not silent:
             best = next(i for i in left if not _clearly(found.nll[i] - found.nll[best]))
-        if ways[best] == NOTHING or ways[best].at_most < math.inf:
+        if ways[best] == NOTHING or (speaks_for and ways[best].at_most < math.inf):
             return best
         anew = _fit(given, (ways[best],), fields, look_back=0, seed=seed, dealt_anew=True)
         if _clearly(anew.nll[0] - found.nll[best], least=0.0):
@@ -201,6 +205,11 @@ def _cautious(good: Array, judge: FittedJudge) -> Array:
     point, low, _ = judge.good_share.odds
     sure = np.clip(good, 1e-6, 1 - 1e-6)
     return 1 / (1 + (1 - sure) / sure * np.exp(point - low))
+
+
+def _perhaps_none(judge: FittedJudge) -> bool:
+    """Whether no noisy step at all may be good, by the judge's estimate."""
+    return judge.good_share is not None and judge.good_share.low < LEAST_SHARE
 
 
 def trust_all(
