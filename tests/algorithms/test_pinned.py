@@ -12,7 +12,8 @@ follows the data and nothing is held out, and because skills are discovered on w
 share of good steps by seven lines (issue 19). Once more on 2026-11-18: what neighbouring steps say
 of a step (issue 19), and noisy steps that are held to a part of the clean ones' weight (issue 20);
 and on the same day the weights in sepsis alone, where p^4 is not surely better than the same with
-actions dealt anew, and noisy steps are held instead.
+actions dealt anew, and noisy steps are held instead. And once more the weights in sepsis, since how
+long to train is told without a cap by epochs (issue 20).
 """
 
 from __future__ import annotations
