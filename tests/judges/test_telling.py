@@ -167,7 +167,7 @@ def test_told_judges_of_before_score_as_they_did(judge, demos):
     """They kept no word on what labels leave open, and neighbours knew nothing of labels; signals
     were weighed as they are."""
     told = judge.tell(truth_of(demos, judge.ask(demos, 6)))
-    later = ("closes", "examples_apart", "looks.parting", "looks.trust", "looks.open")
+    later = ("closes", "examples_apart", "looks.parting", "looks.trust")
     gone = {f"lessons.{name}" for name in later}
     kept = {k: v for k, v in told.tensors().items() if k not in gone}
     assert gone <= set(told.tensors())
@@ -176,7 +176,7 @@ def test_told_judges_of_before_score_as_they_did(judge, demos):
     looks, windows = old.evidence.lessons.looks, old._windows(demos.noisy)
     seen = old.evidence.look(looks, windows, torch.arange(len(windows)))
     np.testing.assert_array_equal(seen.apart, seen.ranks.clip(-1, 1))
-    assert (float(looks.trust), float(looks.open)) == (1.0, 0.5)
+    assert float(looks.trust) == 1.0
     change = old.evidence.lessons(seen)[0]
     before = np.log((1 + scores(judge, demos)) / (1 - scores(judge, demos)))
     moved = told.good_share.odds[0] - judge.good_share.odds[0] + change + 0.25

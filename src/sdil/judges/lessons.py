@@ -26,6 +26,9 @@ from sdil.training import below
 
 WRONG = 0.1
 """How often an answer is taken for wrong."""
+OPEN = 0.5
+"""So much of the variance that is left counts: the spreads of `likeness.py` are set wide, so that
+labels are followed."""
 _ROUNDS = 200  # each goes half of the way: whole steps of scoring swing to and fro
 _SAME = 1e-5  # log-odds that no longer count
 _JITTER = 1e-6
@@ -145,7 +148,7 @@ class Lessons(nn.Module):
         examples = [getattr(self, f"examples_{n}").numpy() for n in Seen.__dataclass_fields__]
         closes = None if self.closes is None else self.closes.numpy()
         change, variance = _taught(steps, Seen(*examples), self.weights.numpy(), closes)
-        return change, how_much_counts(variance, float(self.looks.open))
+        return change, how_much_counts(variance, float(self.looks.trust))
 
 
 _LESSONS = ("weights", "before", "closes", "shift")
@@ -168,10 +171,10 @@ def _taught(
     return change, np.maximum(variance, 0.0)
 
 
-def how_much_counts(variance: Array, share: float) -> Array:
-    """By how much log-odds are to be multiplied of which so much is open, if that share of it
-    counts. (N,)"""
-    return np.asarray(1 / np.sqrt(1 + np.pi * share * variance / 8))
+def how_much_counts(variance: Array, trust: float) -> Array:
+    """By how much log-odds are to be multiplied of which so much is open; by less where they count
+    for less already, since signals repeat one another (`Looks.trust`). (N,)"""
+    return np.asarray(1 / np.sqrt(1 + np.pi * OPEN * trust * variance / 8))
 
 
 def _slopes(log_odds: Array, said: Array, counts: Array) -> tuple[Array, Array]:

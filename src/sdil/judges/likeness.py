@@ -29,9 +29,6 @@ ALL, THOUGHT, RANKS = 0.7, 0.4, 2.0
 was thought before (of 1), and of the weight of each signal's ranks."""
 RATED_ALIKE, NEARBY = 2.6, 2.6
 """The same of steps with the same action that signals rate alike, or that are nearby."""
-OPEN = 0.25
-"""So much of the variance that labels leave counts against a step: the standard deviations here are
-wide, so that labels are followed."""
 STATES = 3_000
 """That directions and distances are found from."""
 _NEAR = 0.3  # of the median distance of two noisy states
@@ -120,8 +117,6 @@ class Looks(nn.Module):
     """Makes ranks uncorrelated; the identity in judges of before. (S, S)"""
     trust: Tensor
     """How much the sum of what signals say counts; 1 in judges of before. ()"""
-    open: Tensor
-    """So much of the variance that labels leave counts (`OPEN`); a half in judges of before. ()"""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -134,7 +129,6 @@ class Looks(nn.Module):
         before = {
             "parting": torch.eye(n, dtype=double),
             "trust": torch.ones((), dtype=double),
-            "open": torch.tensor(0.5, dtype=double),
         }
         return Looks({**before, **tensors})
 
@@ -160,7 +154,6 @@ class Looks(nn.Module):
             "directions": directions,
             "parting": _parting(_all_ranks(signals, grid)),
             "trust": np.array(trust),
-            "open": np.array(OPEN),
         }
         kept = {name: torch.from_numpy(a).contiguous() for name, a in arrays.items()}
         return Looks(kept)  # only contiguous ones are saved
@@ -185,7 +178,7 @@ class Looks(nn.Module):
         return _all_ranks(signals, self.grid.numpy() if grid is None else grid)
 
 
-_LOOKS = ("which", "grid", "centre", "directions", "parting", "trust", "open")
+_LOOKS = ("which", "grid", "centre", "directions", "parting", "trust")
 
 
 def some_of(values: Array, most: int) -> Array:

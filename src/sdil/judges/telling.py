@@ -162,7 +162,7 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     change, variance = posterior.taught(steps)
     thought, counts = (
         steps.odds.astype(float) + change,
-        how_much_counts(variance, float(gathered.looks.open)),
+        how_much_counts(variance, float(gathered.looks.trust)),
     )
     before = gathered.share.odds[0]
     sample = seen.at(some_of(noisy, _SAMPLE)).double()
