@@ -9,7 +9,7 @@ rate alike with the same action, and steps with the same action in states nearby
 
 Signals mostly agree, and where they differ labels have most to say. So their weights are those of
 ranks that were made uncorrelated over noisy steps. And what signals repeat after one another counts
-once (`joining.how_far_apart`) in what the judge thought: labels move no mountains.
+once (`joining.how_far_apart`) in what the judge thought: no label could move it otherwise.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class Seen:
 
     def small(self) -> Seen:
         """As it is kept: likeness does not hang on last digits."""
-        sides = (x.astype(np.float16) for x in (self.state, self.ranks, self.apart, self.action))
-        return Seen(*sides, self.odds.astype(np.float32))
+        sides = (self.state, self.ranks, self.apart, self.action)
+        state, ranks, apart, action = (side.astype(np.float16) for side in sides)
+        return Seen(state, ranks, apart, action, self.odds.astype(np.float32))
 
     @staticmethod
     def of_tensors(tensors: Mapping[str, Tensor], prefix: str) -> Seen:
