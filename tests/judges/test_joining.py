@@ -20,6 +20,7 @@ from sdil.judges.joining import (
     bin_edges,
     bin_middles,
     estimate_good_share,
+    how_far_apart,
     weigh_signals,
     worth,
 )
@@ -318,3 +319,15 @@ def test_one_step_of_each_kind_is_enough():
     at = np.array([0])
     assert estimate_good_share(one, at, one, at, seed=0).point == 1.0
     assert estimate_good_share(one, at, one - 1, at, seed=0).point == 0.0
+
+
+def test_what_witnesses_repeat_counts_once():
+    one, other = np.random.default_rng(0).normal(size=(2, 5_000))
+    assert how_far_apart(np.stack([one, one, one])) == pytest.approx(1 / 3)
+    assert how_far_apart(np.stack([one, other])) == pytest.approx(1, abs=0.05)
+    assert how_far_apart(np.stack([one, -0.5 * one])) == 1  # never more than was said
+    assert how_far_apart(np.zeros((2, 3))) == how_far_apart(np.zeros((0, 3))) == 1
+    # normal log-odds with a mean of half of their variance: the factor makes their sum right
+    shared = 2 + 2 * one
+    total = how_far_apart(np.stack([shared, shared])) * 2 * shared
+    assert total.mean() == pytest.approx(total.var() / 2, rel=0.05)

@@ -22,14 +22,14 @@ def seen(n: int, *, seed: int = 0, apart: float = 1.0) -> Seen:
     draw = np.random.default_rng(seed)
     return Seen(
         apart * draw.normal(size=(n, 3)),
-        draw.uniform(-1, 1, (n, 2)),
+        *2 * (draw.uniform(-1, 1, (n, 2)),),
         10.0 * np.eye(2)[draw.integers(2, size=n)],
         draw.normal(size=n),
     )
 
 
 def one(state=(0.0,), ranks=(0.5, -0.5), action=(10.0, 0.0), odds=1.0) -> Seen:
-    return Seen(np.array([state]), np.array([ranks]), np.array([action]), np.array([odds]))
+    return Seen(np.array([state]), *2 * (np.array([ranks]),), np.array([action]), np.array([odds]))
 
 
 def test_likeness_by_hand():
@@ -118,8 +118,9 @@ def test_labels_only_ever_close_what_was_open():
 
 def test_what_is_open_counts_for_less_by_hand():
     """1 / sqrt(1 + pi v / 16), half of the variance being believed."""
-    found = how_much_counts(np.array([0.0, 16 / np.pi, 48 / np.pi]))
+    found = how_much_counts(np.array([0.0, 16 / np.pi, 48 / np.pi]), 1.0)
     np.testing.assert_allclose(found, [1, 1 / np.sqrt(2), 0.5])
+    np.testing.assert_allclose(how_much_counts(np.array([32 / np.pi]), 0.5), 1 / np.sqrt(2))
 
 
 @pytest.mark.parametrize("variance", [0.5, 4.0, 16.0])
@@ -127,7 +128,7 @@ def test_what_is_open_counts_for_less_by_hand():
 def test_it_is_about_the_mean_over_what_is_open(variance, log_odds):
     draws = np.random.default_rng(0).normal(log_odds, np.sqrt(variance / 2), 200_000)
     mean = (1 / (1 + np.exp(-draws))).mean()
-    about = 1 / (1 + np.exp(-how_much_counts(np.array(variance)) * log_odds))
+    about = 1 / (1 + np.exp(-how_much_counts(np.array(variance), 1.0) * log_odds))
     assert about == pytest.approx(mean, abs=0.02)
 
 
@@ -139,16 +140,33 @@ def test_own_likeness_is_that_of_a_step_to_itself():
 def test_lessons_of_before_go_by_the_mode_alone():
     steps = seen(12, apart=0.3)
     found = Posterior.of(steps.at(np.arange(5)), np.arange(5) % 2.0, np.ones(5))
-    looks = Looks.learn([0, 2], np.random.default_rng(0).normal(size=(2, 30)), steps.state)
+    looks = Looks.learn([0, 2], np.random.default_rng(0).normal(size=(2, 30)), steps.state, 0.6)
     now = Lessons.of(looks, found, 0.3)
     kept = {k: v for k, v in now.state_dict().items() if k != "closes"}
     old = Lessons.of_tensors({**kept, "shift": now.before})
     (change, counts), (of_before, all_count) = now(steps), old(steps)
     np.testing.assert_allclose(change, found.change(steps))
-    np.testing.assert_allclose(counts, how_much_counts(found.variance(steps)))
+    np.testing.assert_allclose(counts, how_much_counts(found.variance(steps), 0.6))
     np.testing.assert_array_equal(of_before, change)
     np.testing.assert_array_equal(all_count, np.ones(12))
     assert Lessons.of_tensors(now.state_dict()).shift is None
+
+
+def test_ranks_are_parted_where_signals_mostly_agree():
+    """Two that say nearly the same: what they differ by is as wide as what they share."""
+    draw = np.random.default_rng(0)
+    both, differ = draw.normal(size=2_000), draw.normal(size=2_000)
+    signals = np.stack([both + 0.3 * differ, both - 0.3 * differ])
+    looks = Looks.learn([0, 2], signals, draw.normal(size=(50, 3)))
+    ranks = looks.ranks(signals)
+    apart = looks.part(ranks)
+    assert np.corrcoef(ranks.T)[0, 1] > 0.8
+    assert abs(np.corrcoef(apart.T)[0, 1]) < 0.1
+    assert np.abs(apart).max() <= 1
+    share, rest = (np.std(apart @ way) for way in ([1, 1], [1, -1]))
+    assert rest == pytest.approx(share, rel=0.2)
+    same = Looks.learn([0, 2], np.stack([both, both]), draw.normal(size=(50, 3)))
+    assert np.isfinite(same.part(same.ranks(np.stack([both, both])))).all()
 
 
 def test_ranks_by_hand():

@@ -164,17 +164,38 @@ def test_a_label_speaks_of_the_steps_beside_it(judge, demos):
 
 
 def test_told_judges_of_before_score_as_they_did(judge, demos):
-    """They kept no word on what labels leave open, and neighbours knew nothing of labels."""
+    """They kept no word on what labels leave open, and neighbours knew nothing of labels; signals
+    were weighed as they are."""
     told = judge.tell(truth_of(demos, judge.ask(demos, 6)))
-    kept = {k: v for k, v in told.tensors().items() if k != "lessons.closes"}
+    later = ("closes", "examples_apart", "looks.parting", "looks.trust")
+    gone = {f"lessons.{name}" for name in later}
+    kept = {k: v for k, v in told.tensors().items() if k not in gone}
+    assert gone <= set(told.tensors())
     shift = torch.tensor(0.25, dtype=torch.float64)
     old = type(judge).build(judge.inner_spaces, {}, {**kept, "lessons.shift": shift})
-    seen = judge.gathered.seen.at(np.arange(judge.gathered.n_clean, len(judge.gathered.acts)))
+    looks, windows = old.evidence.lessons.looks, old._windows(demos.noisy)
+    seen = old.evidence.look(looks, windows, torch.arange(len(windows)))
+    np.testing.assert_array_equal(seen.apart, seen.ranks.clip(-1, 1))
+    assert float(looks.trust) == 1.0
     change = old.evidence.lessons(seen)[0]
     before = np.log((1 + scores(judge, demos)) / (1 - scores(judge, demos)))
     moved = told.good_share.odds[0] - judge.good_share.odds[0] + change + 0.25
     expected = 2 / (1 + np.exp(-(before + moved))) - 1
     np.testing.assert_allclose(scores(old, demos), expected, atol=2e-3)
+
+
+def test_what_signals_repeat_counts_once_when_labels_come(judge, demos):
+    """Where signals say the same the judge begins from less sure odds, and labels reach them."""
+    gathered = judge.gathered
+    trust = float(gathered.looks.trust)
+    assert 0 < trust < 1
+    windows = judge._windows(demos.noisy)
+    every, evidence = torch.arange(len(windows)), judge.evidence
+    each = [evidence.worth(n, evidence.tell(n, windows, every).numpy()) for n in evidence.weighed]
+    acts = gathered.acts[gathered.n_clean :]
+    wanted = gathered.share.odds[0] + trust * np.sum(each, 0)
+    found = gathered.seen.odds[gathered.n_clean :]
+    np.testing.assert_allclose(found[acts], wanted[acts], atol=1e-3)
 
 
 def test_a_judge_that_heard_nothing_can_be_taught(demos):

@@ -37,7 +37,7 @@ from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array
-from sdil.training import below
+from sdil.training import below, nest
 from sdil.windows import Windows, steps_at_once
 
 OUTCOMES = ("progress", "efficiency")
@@ -138,6 +138,8 @@ class Evidence(nn.Module):
             learned,
             Lessons.of_tensors(lessons) if lessons else None,
         )
+        if evidence.lessons is not None:  # those of before lack some
+            state |= nest("lessons", evidence.lessons.state_dict())
         evidence.load_state_dict(state)
         return evidence
 
@@ -219,9 +221,10 @@ class Evidence(nn.Module):
         """These steps as likeness looks at them; `told` is what step signals say of them."""
         told = told or (lambda name: self.tell(name, windows, index).numpy())
         signals = {name: told(name) for name in (STEP_SIGNALS[i] for i in looks.which.tolist())}
-        odds = np.full(len(index), self._before_labels)
+        said = np.zeros(len(index))
         for name in self.weighed:
-            odds += self.worth(name, told(name))
+            said += self.worth(name, told(name))
+        odds = self._before_labels + float(looks.trust) * said
         ranks, parts, begin = looks.ranks(np.stack(list(signals.values()))), [], 0
         for some in index.split(steps_at_once(self.standardise.mean.dtype)):
             here = slice(begin, begin := begin + len(some))
@@ -251,7 +254,9 @@ class Evidence(nn.Module):
             apart = change + float(self.lessons.shift)
             return self.with_neighbours(windows, every, joined) + apart, counts
         taught = counts * (seen.odds + change) - self.share().odds[0]
-        return self.with_neighbours(windows, every, taught), counts
+        return self.with_neighbours(windows, every, taught), counts * float(
+            self.lessons.looks.trust
+        )
 
     @property
     def heard(self) -> list[str]:

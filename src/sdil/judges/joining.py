@@ -74,6 +74,19 @@ def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> 
     return log_odds
 
 
+def how_far_apart(said: Array) -> float:
+    """How much the sum of what S signals say counts, by the log-odds (S, N) that they give steps
+    which are known to be good: 1 where no two of them vary together there, 1/S where all say the
+    same.
+
+    Witnesses that see the fact each by itself agree on such steps no more than by chance; what
+    they repeat was counted as often as it was said. Of normal log-odds it is the factor that
+    makes their sum right.
+    """
+    together = float(said.sum(0).var()) if said.size else 0.0
+    return min(1.0, float(said.var(1).sum()) / together) if together > 0 else 1.0
+
+
 def bin_edges(signal: Array) -> Array:
     """Where bins with equal numbers of steps meet. (N_BINS - 1,)"""
     known = signal[~np.isnan(signal)]

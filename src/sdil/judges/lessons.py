@@ -77,7 +77,7 @@ class Posterior:
     def of_nothing() -> Posterior:
         """What is known before any label."""
         none, empty = np.zeros(0), np.zeros((0, 0))
-        return Posterior(Seen(empty, empty, empty, none), none, none, empty)
+        return Posterior(Seen(empty, empty, empty, empty, none), none, none, empty)
 
     @cached_property
     def closes(self) -> Array:
@@ -140,15 +140,15 @@ class Lessons(nn.Module):
     @staticmethod
     def of_tensors(tensors: dict[str, Tensor]) -> Lessons:
         """The inverse of `state_dict`."""
-        examples = [tensors[f"examples_{name}"].numpy() for name in Seen.__dataclass_fields__]
-        return Lessons(Looks.of_tensors(below(tensors, "looks")), Seen(*examples), tensors)
+        examples = Seen.of_tensors(tensors, "examples_")
+        return Lessons(Looks.of_tensors(below(tensors, "looks")), examples, tensors)
 
     def forward(self, steps: Seen) -> tuple[Array, Array]:
         """What labels change in the log-odds of steps, and how much these then count. (N,) each"""
         examples = [getattr(self, f"examples_{n}").numpy() for n in Seen.__dataclass_fields__]
         closes = None if self.closes is None else self.closes.numpy()
         change, variance = _taught(steps, Seen(*examples), self.weights.numpy(), closes)
-        return change, how_much_counts(variance)
+        return change, how_much_counts(variance, float(self.looks.trust))
 
 
 _LESSONS = ("weights", "before", "closes", "shift")
@@ -171,9 +171,10 @@ def _taught(
     return change, np.maximum(variance, 0.0)
 
 
-def how_much_counts(variance: Array) -> Array:
-    """By how much log-odds are to be multiplied of which so much is open. (N,)"""
-    return np.asarray(1 / np.sqrt(1 + np.pi * OPEN * variance / 8))
+def how_much_counts(variance: Array, trust: float) -> Array:
+    """By how much log-odds are to be multiplied of which so much is open; by less where they count
+    for less already, since signals repeat one another (`Looks.trust`). (N,)"""
+    return np.asarray(1 / np.sqrt(1 + np.pi * OPEN * trust * variance / 8))
 
 
 def _slopes(log_odds: Array, said: Array, counts: Array) -> tuple[Array, Array]:

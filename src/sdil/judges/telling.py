@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sdil.judges.asking import SPAN
 from sdil.judges.evidence import STEP_SIGNALS, Evidence
-from sdil.judges.joining import bin_middles, worth
+from sdil.judges.joining import bin_middles, how_far_apart, worth
 from sdil.judges.lessons import Lessons, Posterior, how_much_counts
 from sdil.judges.likeness import STATES, Looks, Seen, quantile_grid, some_of
 from sdil.judging import CrossJudged, GoodShare
@@ -87,7 +87,7 @@ class Gathered:
             n_clean=int(tensors["n_clean"]),
             episodes={(a, b): (first, n) for a, b, first, n in about["episodes"]},
             looks=Looks.of_tensors(below(tensors, "looks")),
-            seen=Seen(*(tensors[f"seen_{n}"].numpy() for n in Seen.__dataclass_fields__)),
+            seen=Seen.of_tensors(tensors, "seen_"),
             **{name: tensors[name].numpy() for name in _ARRAYS},
         )
 
@@ -126,16 +126,19 @@ def look_at(
     final = [evidence.tell(name, windows, noisy).numpy() for name in told]
     some = torch.from_numpy(some_of(noisy.numpy(), STATES))
     states = evidence.standardise(windows.at(some).state).numpy()
-    looks = Looks.learn(which, np.stack(final), states)
-    parts = [evidence.look(looks, windows, part).small() for part in index.split(STEPS_AT_ONCE)]
-    seen = Seen.together(parts)
     signals = np.stack([np.asarray(said, float) for said in told.values()])
     unseen, clean = signals[:, noisy.numpy()], signals[:, steps[:n_clean]]
-    seen.ranks[:n_clean] = looks.ranks(clean, quantile_grid(unseen))
-    seen.odds[:n_clean] = evidence.share().odds[0]
+    said = np.zeros(clean.shape)
     for i, of_bins in enumerate(evidence.log_odds[which].numpy()):
         if of_bins.any():
-            seen.odds[:n_clean] += worth(clean[i], bin_middles(unseen[i]), of_bins)
+            said[i] = worth(clean[i], bin_middles(unseen[i]), of_bins)
+    trust = how_far_apart(said[:, ~np.isnan(clean).all(0)])
+    looks = Looks.learn(which, np.stack(final), states, trust)
+    parts = [evidence.look(looks, windows, part).small() for part in index.split(STEPS_AT_ONCE)]
+    seen = Seen.together(parts)
+    seen.ranks[:n_clean] = looks.ranks(clean, quantile_grid(unseen))
+    seen.apart[:n_clean] = looks.part(seen.ranks[:n_clean].astype(float))
+    seen.odds[:n_clean] = evidence.share().odds[0] + trust * said.sum(0)
     return looks, seen
 
 
@@ -157,7 +160,10 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     noisy, seen = gathered.noisy, gathered.seen
     steps = seen.at(noisy)
     change, variance = posterior.taught(steps)
-    thought, counts = steps.odds.astype(float) + change, how_much_counts(variance)
+    thought, counts = (
+        steps.odds.astype(float) + change,
+        how_much_counts(variance, float(gathered.looks.trust)),
+    )
     before = gathered.share.odds[0]
     sample = seen.at(some_of(noisy, _SAMPLE)).double()
     doubt = float(np.sqrt(max(posterior.covariance(sample, sample).mean(), 0.0)))
@@ -166,7 +172,8 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
         return float(_probability(counts * (thought + more)).mean())
 
     share = GoodShare(mean(0.0), mean(-1.96 * doubt), mean(1.96 * doubt))
-    under = [(steps.odds - before <= level).mean() for level in gathered.idling]
+    trust = float(gathered.looks.trust)
+    under = [(steps.odds - before <= trust * level).mean() for level in gathered.idling]
     if not gathered.log_odds.any():  # nothing was heard before: there is no place to keep
         under = [IDLING, WAITING]
     idling = np.quantile(counts * thought - share.odds[0], under)
@@ -187,8 +194,9 @@ def rewrite(evidence: Evidence, gathered: Gathered, told: Told | None) -> None:
 def judge_again(
     judged: CrossJudged | None, gathered: Gathered | None, evidence: Evidence
 ) -> CrossJudged | None:
-    """By folds, what was `judged` before labels: each probability moved by as much as these move
-    the step's log-odds, and as near to one half as they leave it open."""
+    """By folds, what was `judged` before labels, where what signals repeat counts once: each
+    probability moved by as much as labels move the step's log-odds, and as near to one half as they
+    leave it open."""
     if judged is None or gathered is None or evidence.lessons is None:
         return judged
     change, counts = evidence.lessons(gathered.seen)
@@ -196,10 +204,12 @@ def judge_again(
     idles -= gathered.share.odds[0] + float(gathered.idling[0])
     change = np.where(gathered.acts, change, idles)
     counts = np.where(gathered.acts, counts, 1.0)
+    before, trust = gathered.share.odds[0], np.where(gathered.acts, gathered.looks.trust, 1.0)
 
     def move(good: Array, some: slice) -> Array:
         p = np.clip(good.astype(float), 1e-3, 1 - 1e-3)
-        log_odds = counts[some] * (np.log(p / (1 - p)) + change[some])
+        said = before + trust[some] * (np.log(p / (1 - p)) - before)
+        log_odds = counts[some] * (said + change[some])
         return _probability(log_odds).astype(np.float16)
 
     clean, n = judged.clean, gathered.n_clean
