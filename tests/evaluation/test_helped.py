@@ -119,6 +119,7 @@ def test_leaving_out_the_right_ones_does_not_help(mixed):
     assert helped.recommended == "clean"
 
 
+@pytest.mark.slow
 def test_where_all_is_good_all_is_recommended():
     demos = some()
     rng = np.random.default_rng(1)
@@ -136,6 +137,7 @@ def test_scores_that_have_nothing_to_do_with_it_do_not_help(mixed, seed):
     assert helped.verdict in ("did not help", "cannot tell")
 
 
+@pytest.mark.slow
 def test_it_follows_from_the_seed(mixed):
     curated = sdil.curate(mixed, scores(ORACLE), by="episode", keep_above=0.0)
     told = []
@@ -271,6 +273,7 @@ def test_single_steps_of_human_play_do_not_help(monkeypatch, seed):
     assert helped.verdict != "helped"
 
 
+@pytest.mark.slow
 def test_a_judge_is_tried_by_what_it_says_without_the_groups_left_out(mixed):
     """It praises the right steps once it has seen a group, and the wrong ones before."""
     before = np.repeat(np.where(ORACLE > 0, 0.1, 0.9), 12)
