@@ -33,7 +33,7 @@ from sdil.ways import Way
 
 WORTH = 0.01
 """The least gain in NLL that counts: where the interval holds none so large, it did not help."""
-WAYS = (Way(0.5), Way(1.5), Way(1.0, 0.5), Way(1.0, 0.1))
+WAYS = (Way(0.5), Way(1.5), Way(5.0), Way(1.0, 0.5))
 """How noisy steps may be weighed: the larger the power, the surer a step must be. By fewer groups
 than there are folds, the first one counts that is not surely worse than the best."""
 DRAWS = 3
