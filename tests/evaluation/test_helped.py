@@ -129,7 +129,9 @@ def test_where_all_is_good_all_is_recommended():
     assert helped.verdict == "did not help"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_scores_that_have_nothing_to_do_with_it_do_not_help(mixed, seed):
     """Every other episode is kept: as many of the wrong ones as of the right ones."""
     luck = scores(np.where(np.arange(60) % 2, 0.8, -0.8))
