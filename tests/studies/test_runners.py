@@ -13,7 +13,16 @@ import pytest
 from small import cell, records, study
 
 from sdil.studies.grid import Entry, run_study
-from sdil.studies.runners import Finished, Job, Started, in_this_process, on_ray, on_workers
+from sdil.studies.runners import (
+    Finished,
+    Job,
+    Started,
+    _demonstrations,
+    _next,
+    in_this_process,
+    on_ray,
+    on_workers,
+)
 from sdil.studies.source import Sources
 
 
@@ -43,6 +52,16 @@ def test_ray_writes_the_same_bytes(measured_here, tmp_path):
 
 def job(asked) -> Job:
     return Job("a" * 64, str(asked), asked.inputs(Sources()))
+
+
+def test_a_worker_stays_with_the_demonstrations_it_knows():
+    waiting = [job(cell("bc", seed)) for seed in (0, 0, 1, 2)]
+    at_0, at_1 = (job(cell("dwbc", seed)) for seed in (0, 1))
+    busy = {_demonstrations(at_0), _demonstrations(at_1)}
+    assert _next(waiting, None, set()) is waiting[0]
+    assert _next(waiting, at_1, busy) is waiting[2]  # its own
+    assert _next(waiting, None, busy) is waiting[3]  # nobody's
+    assert _next(waiting[:3], None, busy) is waiting[0]  # rather than none
 
 
 @pytest.mark.slow

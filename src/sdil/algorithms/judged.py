@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from sdil.algorithms.shared import once
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.judges.fitted import EvidenceJudge
@@ -48,11 +50,30 @@ def given_or_own(
         fitted.hyperparameters, fitted.seed = asdict(own), seed
         assert resume is not None
         rest = below(resume, "own")
+    elif resume is not None:
+        fitted = _fit(own, demos, valid, seed, on_epoch, resume)
     else:
-        with warnings.catch_warnings():  # the learner itself says what there is to say of the data
-            warnings.filterwarnings("ignore", "one clean trajectory")
-            fitted = own.fit(demos, valid=valid, seed=seed, on_epoch=on_epoch, resume=resume)
+        of = partial(fingerprints, demos, valid)
+        fitted = once(of, ("judge", seed), lambda: _fit(own, demos, valid, seed, on_epoch))
     return fitted, with_more(on_epoch, lambda: nest("judge", fitted.tensors())), rest
+
+
+def fingerprints(demos: Demonstrations, valid: Demonstrations | None) -> tuple[str, str]:
+    """What tells what a judge is fitted to from anything else."""
+    return demos.fingerprint(), "" if valid is None else valid.fingerprint()
+
+
+def _fit(
+    own: Judge,
+    demos: Demonstrations,
+    valid: Demonstrations | None,
+    seed: int,
+    on_epoch: OnEpoch | None,
+    resume: State | None = None,
+) -> FittedJudge:
+    with warnings.catch_warnings():  # the learner itself says what there is to say of the data
+        warnings.filterwarnings("ignore", "one clean trajectory")
+        return own.fit(demos, valid=valid, seed=seed, on_epoch=on_epoch, resume=resume)
 
 
 def draw_after(judge: FittedJudge | None, seed: int, generator: torch.Generator) -> None:

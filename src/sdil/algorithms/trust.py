@@ -28,13 +28,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sdil.algorithms.judged import draw_by_weight
+from sdil.algorithms.judged import draw_by_weight, fingerprints
+from sdil.algorithms.shared import once
 from sdil.demonstrations import Demonstrations
 from sdil.judging import FittedJudge
 from sdil.networks.cross_fitting import CrossFitted, cross_fit
@@ -130,9 +132,16 @@ def find_trust(
         return _untried(first, good, n_clean)
     tried = [way for way in _TRIED if is_bearable(way, good, n_clean)]
     ways = tuple(dict.fromkeys([first, *(_SILENT if silent else tried)]))
-    found = _fit(given, ways, fields, look_back=0, seed=seed)
     speaks_for = not proposes_nothing and is_bearable(HELD[-1], good, n_clean)
-    best = _choose(given, ways, found, fields, silent=silent, speaks_for=speaks_for, seed=seed)
+
+    def choose() -> tuple[CrossFitted, int]:
+        tried = _fit(given, ways, fields, look_back=0, seed=seed)
+        asked = given, ways, tried, fields
+        return tried, _choose(*asked, silent=silent, speaks_for=speaks_for, seed=seed)
+
+    size = fields.hidden, fields.min_updates, fields.max_updates
+    of = partial(fingerprints, demos, valid)
+    found, best = once(of, ("ways", judge, ways, *size, seed), choose)
     way = ways[best]
     if way == NOTHING or way.pools:  # all is as it would be without noisy steps, or were they clean
         used = demos.clean_only() if way == NOTHING else demos

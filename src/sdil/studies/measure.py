@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Pool:
 
 
 def measure(inputs: Mapping[str, Any], data: str | None = None) -> tuple[dict[str, Any], float]:
-    """What `record.json` says of a cell, and the CPU seconds of `fit`.
+    """What `record.json` says of a cell, and the CPU seconds of `fit`, were it alone.
 
     `inputs` are those of `Cell.inputs`; `data` is the folder of the task "mimic".
     """
@@ -70,6 +70,7 @@ def measure(inputs: Mapping[str, Any], data: str | None = None) -> tuple[dict[st
 
 def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any], float]:
     from sdil.algorithms import find_learner, make_judge
+    from sdil.algorithms.shared import sharing
     from sdil.training import Epoch
 
     pool = demonstrations(inputs, data)
@@ -81,14 +82,16 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
         more["env"] = pool.environment
     epochs: list[Epoch] = []
     given = pool.valid if inputs["valid"] else None
-    began = time.process_time()
+    shared = _shared()
+    began, spared = time.process_time(), shared.spared
     if inputs["judge"] is not None and len(pool.train.noisy):
         judge = make_judge(inputs["judge"], **inputs["judge_fields"])
         more["judge"] = judge.fit(pool.train, valid=given, seed=inputs["seed"])
-    policy = learner.fit(
-        pool.train, valid=given, seed=inputs["seed"], on_epoch=epochs.append, **more
-    )
-    seconds = time.process_time() - began
+    with sharing(shared):
+        policy = learner.fit(
+            pool.train, valid=given, seed=inputs["seed"], on_epoch=epochs.append, **more
+        )
+    seconds = time.process_time() - began + shared.spared - spared
     on_valid = measure_recorded(policy, pool.valid.clean)
     measures: dict[str, Any] = {
         "valid_nll": on_valid.nll,
@@ -171,6 +174,14 @@ def demonstrations(inputs: Mapping[str, Any], data: str | None) -> Pool:
         good = [*good[experts:], *of_experts.clean_good]
     chosen = get_task(task)
     return Pool(train, valid, test, good, chosen.table() or chosen.environment)
+
+
+@cache
+def _shared() -> Any:
+    """What the learners of one cell after the other have in common."""
+    from sdil.algorithms.shared import Shared
+
+    return Shared()
 
 
 @lru_cache(maxsize=12)

@@ -22,6 +22,10 @@ from typing import IO, Any
 from sdil.errors import InputError
 
 TRIES = 3  # of a cell whose worker dies
+_OF_DATA = (
+    *("task", "seed", "clean", "noisy", "valid"),
+    *("noise", "noisy_random_steps", "expert_share"),
+)
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -95,8 +99,11 @@ def on_workers(workers: int) -> Run:
                         if not worker.alive:
                             worker.close()
                             pool[i] = worker = _Worker()
-                        tries[waiting[0].address] += 1
-                        worker.give(waiting.pop(0))
+                        busy = {_demonstrations(w.job) for w in pool if w.job is not None}
+                        job = _next(waiting, worker.last, busy)
+                        waiting.remove(job)
+                        tries[job.address] += 1
+                        worker.give(job)
                 for worker in _ready([w for w in pool if w.job is not None]):
                     job, event = worker.hear()
                     if event is not None:
@@ -110,6 +117,20 @@ def on_workers(workers: int) -> Run:
                 worker.close()
 
     return run
+
+
+def _next(waiting: Sequence[Job], last: Job | None, busy: set[str]) -> Job:
+    """The first cell on the demonstrations of the last one, since learners share what they find of
+    them; else the first on those that no other worker has."""
+    known = None if last is None else _demonstrations(last)
+    of_last = (job for job in waiting if _demonstrations(job) == known)
+    of_nobody = (job for job in waiting if _demonstrations(job) not in busy)
+    return next(of_last, None) or next(of_nobody, waiting[0])
+
+
+def _demonstrations(job: Job) -> str:
+    """What tells the demonstrations of a cell from those of others."""
+    return json.dumps([job.data, *(job.inputs.get(name) for name in _OF_DATA)])
 
 
 def _ready(workers: list[_Worker]) -> list[_Worker]:
@@ -127,6 +148,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self.job: Job | None = None
+        self.last: Job | None = None
+        """The cell that it was given last."""
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed below
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sdil.studies.worker"],
@@ -147,7 +170,7 @@ class _Worker:
 
     def give(self, job: Job) -> None:
         """Let it measure a cell."""
-        self.job = job
+        self.job = self.last = job
         text = json.dumps({"address": job.address, "inputs": job.inputs, "data": job.data})
         with suppress(BrokenPipeError):  # it has died: `hear` will notice
             self._input.write(text.encode() + b"\n")
