@@ -326,6 +326,18 @@ def test_every_variant_trains_and_acts(variant, demos):
     assert len(policy.score(demos.noisy)) == 60
 
 
+def test_distillation_goes_on_where_it_is_asked_for_and_weighs_what_it_should(demos):
+    told = {}
+    for distils, weight in (("select", 1.0), ("always", 1.0), ("always", 0.0)):
+        learner = replace(SHORT, distils=distils, distillation_weight=weight)
+        epochs = []
+        learner.fit(demos, seed=0, on_epoch=epochs.append)
+        told[distils, weight] = [e.losses for e in epochs if e.phase == "refine"]
+    assert all("distillation" not in losses for losses in told["select", 1.0])
+    assert all(losses["distillation"] > 0 for losses in told["always", 1.0])
+    assert all(losses["distillation"] == 0 for losses in told["always", 0.0])
+
+
 def test_what_is_released_differs_from_the_text_where_its_authors_differ():
     text, code = asdict(SDIL.paper()), asdict(SDIL.released())
     assert text["discovery_epochs"] == code["discovery_epochs"] == 70
@@ -333,7 +345,8 @@ def test_what_is_released_differs_from_the_text_where_its_authors_differ():
     differ = {name for name in text if text[name] != code[name]}
     assert differ == {
         *("selection", "predicts", "pu_interval", "scored"),
-        *("imitate_above", "distillation", "adv_weight", "adv_form"),
+        *("imitate_above", "distillation", "distillation_weight", "distils"),
+        *("adv_weight", "adv_form"),
     }
     without = asdict(SDIL.presets()["paper-without-adv"])
     assert {name for name in text if text[name] != without[name]} == {"adv_weight"}

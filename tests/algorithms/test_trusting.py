@@ -149,6 +149,16 @@ def test_a_judge_that_thinks_that_perhaps_none_is_good_proposes_nothing(low, som
     assert trust.weights.any() == some
 
 
+@pytest.mark.parametrize(("high", "some"), [(0.2, False), (0.25, False), (0.3, True)])
+def test_only_a_judge_that_is_sure_that_hardly_any_is_good_is_not_contradicted(high, some):
+    """All noisy steps are good, and clean groups would say so."""
+    demos, _ = world(0.0)
+    judge = Told(np.full(demos.noisy.n_steps, 0.01), share=GoodShare(0.1, 0.0, high))
+    trust = find_trust(demos, judge, None, FIELDS, seed=0)
+    assert (trust.way != NOTHING) == some
+    assert (len(trust.tried) > 1) == some
+
+
 def test_held_ways_need_a_judge_that_expects_few_bad_steps():
     """Of all that are drawn, a third or a half of it noisy ones."""
     for at_most, drawn in ((0.5, 1 / 3), (1.0, 1 / 2)):

@@ -52,6 +52,10 @@ class ReuseFields(OptimiserFields, BudgetFields, Protocol):
     @property
     def distillation(self) -> Literal["log", "prob"]: ...
     @property
+    def distillation_weight(self) -> float: ...
+    @property
+    def distils(self) -> Literal["select", "always"]: ...
+    @property
     def adv_weight(self) -> float: ...
     @property
     def adv_form(self) -> Literal["unlikelihood", "log", "prob"]: ...
@@ -104,16 +108,18 @@ class Reuse:
     def _select_loss(self, index: Tensor) -> dict[str, Tensor]:
         index = self._batch(index)
         log_probs, outputs, actions = self._imitate(index)
-        form = self.settings.distillation
         return {
             "imitation": self.model.head.nll(outputs, actions, "mean"),
-            "distillation": distillation_loss(log_probs, self.teacher[index], form),
+            "distillation": self._distil(log_probs, index),
         }
 
     def _refine_loss(self, index: Tensor) -> dict[str, Tensor]:
         settings, head = self.settings, self.model.head
-        _, outputs, actions = self._imitate(self._batch(index))
+        index = self._batch(index)
+        log_probs, outputs, actions = self._imitate(index)
         terms = {"imitation": head.nll(outputs, actions, "mean")}
+        if settings.distils == "always":
+            terms["distillation"] = self._distil(log_probs, index)
         if settings.adv_weight > 0 and len(self.bad) and head.size > 1:
             drawn = torch.randint(len(self.bad), (settings.batch_size,), generator=self.generator)
             drawn = drawn.to(self.bad.device)
@@ -121,6 +127,11 @@ class Reuse:
             loss = adversarial_loss(head, of_bad, bad_actions, settings.adv_form)
             terms["adversarial"] = settings.adv_weight * loss
         return terms
+
+    def _distil(self, log_probs: Tensor, index: Tensor) -> Tensor:
+        """L_KD, as it weighs."""
+        loss = distillation_loss(log_probs, self.teacher[index], self.settings.distillation)
+        return self.settings.distillation_weight * loss
 
     def _batch(self, index: Tensor) -> Tensor:
         """Clean steps `index`; or as many steps, drawn."""

@@ -83,6 +83,11 @@ class SDIL(DiscoveryFields):
     back helps to predict clean groups that were left out."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
+    distillation_weight: Weight = 1.0
+    """Weight of L_KD."""
+    distils: Literal["select", "always"] = "select"
+    """When f_uni learns to choose as f_bi does: select, before all is refined, as in the paper;
+    always, then too, as in the authors' code."""
     adv_weight: Weight = 0.0
     """Weight of L_adv, which pushes away from bad noisy steps."""
     adv_form: Literal["unlikelihood", "log", "prob"] = "unlikelihood"
@@ -148,7 +153,9 @@ class SDIL(DiscoveryFields):
             scored="released",
             imitate_above=0.25,
             distillation="log",
-            adv_weight=0.03125,  # a mean beside a loss that is summed over 32 steps
+            distillation_weight=0.03125,  # means beside a loss that is summed over 32 steps
+            distils="always",
+            adv_weight=0.03125,
             adv_form="prob",
         )
 

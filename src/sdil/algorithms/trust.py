@@ -14,7 +14,8 @@ will do, or perhaps no noisy step is good at all, noisy steps are left alone.
 
 Clean groups that were left out have the last word: where small clones predict them clearly better
 that trust noisy steps otherwise, the most cautious of these ways is gone that is not clearly worse
-than the best. Held ways that the judge expects too many bad steps of are not tried: a few do no
+than the best. A judge that is sure that hardly any noisy step is good, and perhaps none, is not
+contradicted. Held ways that the judge expects too many bad steps of are not tried: a few do no
 harm to likelihood, which any others smooth, and lead a policy astray. What is not held back, or not
 spoken for by the judge, must teach more than the same steps with their actions dealt anew, which
 smooth as much. A judge that says nothing of steps needs not be contradicted clearly. p of a step is
@@ -56,6 +57,7 @@ _WORTH, _CLEAR = 0.01, 0.05  # in negative log-likelihood: something, and enough
 MOST_BAD = 0.15  # at most this share of the noisy steps that are drawn is bad
 MOST_BAD_OF_ALL = 0.12  # where they are held to a part: of all steps that are drawn
 LEAST_SHARE = 0.02  # of good noisy steps; where there may be fewer, the judge proposes none
+FEW = 0.25  # where there may be none and are at most so many, nobody contradicts it
 
 
 class TrustFields(Protocol):
@@ -130,8 +132,8 @@ def find_trust(
     given = _to_try_on(demos, judge, valid, good, seed)
     if given is None:
         return _untried(first, good, n_clean)
-    tried = [way for way in _TRIED if is_bearable(way, good, n_clean)]
-    ways = tuple(dict.fromkeys([first, *(_SILENT if silent else tried)]))
+    tried = _SILENT if silent else [way for way in _TRIED if is_bearable(way, good, n_clean)]
+    ways = tuple(dict.fromkeys([first, *(() if _hardly_any(judge) else tried)]))
     speaks_for = not proposes_nothing and is_bearable(HELD[-1], good, n_clean)
 
     def choose() -> tuple[CrossFitted, int]:
@@ -219,6 +221,13 @@ def _cautious(good: Array, judge: FittedJudge) -> Array:
 def _perhaps_none(judge: FittedJudge) -> bool:
     """Whether no noisy step at all may be good, by the judge's estimate."""
     return judge.good_share is not None and judge.good_share.low < LEAST_SHARE
+
+
+def _hardly_any(judge: FittedJudge) -> bool:
+    """Whether perhaps no noisy step is good, and surely few are: what clean groups would gain by
+    them is gained by anything that smooths."""
+    share = judge.good_share
+    return share is not None and _perhaps_none(judge) and share.high <= FEW
 
 
 def trust_all(
