@@ -174,13 +174,16 @@ def test_what_is_not_held_back_must_teach_more_than_actions_dealt_anew(monkeypat
     held = HELD[0]
     ways, asked = (NOTHING, held, Way(1.0), POOLING), []
     steady = np.array([0.0, 0.01, -0.01])
-    found = SimpleNamespace(nll=np.array([1.0, 0.9, 0.5, 0.7])[:, None] + steady)
+    nll = np.array([1.0, 0.9, 0.5, 0.7])[:, None] + steady
+    found = SimpleNamespace(nll=nll, error=np.full((4, 3), 0.3))
     dealt = {Way(1.0): 0.5 + steady[::-1], POOLING: 1.5 + steady}
+    wrong = {}
 
     def fit(_, tried, *__, dealt_anew, **___):
         assert dealt_anew
         asked.append(tried)
-        return SimpleNamespace(nll=dealt[tried[0]][None])
+        error = wrong.get(tried[0], 0.3) + steady
+        return SimpleNamespace(nll=dealt[tried[0]][None], error=error[None])
 
     monkeypatch.setattr("sdil.algorithms.trust._fit", fit)
 
@@ -199,6 +202,9 @@ def test_what_is_not_held_back_must_teach_more_than_actions_dealt_anew(monkeypat
     found.nll[1] = 0.96 + steady
     assert choose() == NOTHING  # nothing is clearly better any more
     assert choose(silent=True) == held
+    wrong[POOLING] = 0.4  # it names more actions, and is no likelier
+    assert choose() == NOTHING
+    assert choose(silent=True) == POOLING
     dealt[Way(1.0)] = 0.6 + steady
     assert choose() == Way(1.0)
 

@@ -18,9 +18,10 @@ than the best. A judge that is sure that hardly any noisy step is good, and perh
 contradicted. Held ways that the judge expects too many bad steps of are not tried: a few do no
 harm to likelihood, which any others smooth, and lead a policy astray. What is not held back, or not
 spoken for by the judge, must teach more than the same steps with their actions dealt anew, which
-smooth as much. A judge that says nothing of steps needs not be contradicted clearly. p of a step is
-then told by those who never saw these groups. They also tell whether it helps to look back, and
-after how many updates training ends.
+smooth as much. A judge that says nothing of steps needs not be contradicted clearly, and what they
+teach may then show in naming actions alone: the likelihood of few groups varies much. p of a step
+is told by those who never saw these groups. They also tell whether it helps to look back, and after
+how many updates training ends.
 Nothing is held out in the end: whoever asks trains on everything.
 """
 
@@ -177,7 +178,9 @@ def _choose(
         if ways[best] == NOTHING or (speaks_for and ways[best].at_most < math.inf):
             return best
         anew = _fit(given, (ways[best],), fields, look_back=0, seed=seed, dealt_anew=True)
-        if _clearly(anew.nll[0] - found.nll[best], least=0.0):
+        likelier = _clearly(anew.nll[0] - found.nll[best], least=0.0)
+        named = _clearly(anew.error[0] - found.error[best], least=0.0)
+        if likelier or (silent and named):
             return best
         left.remove(best)
 
