@@ -38,6 +38,7 @@ COLUMNS = (
     "at matched length",
     "judge",
     "at matched length",
+    "above likelihood",
     "calibration error",
 )
 
@@ -139,15 +140,39 @@ def main(
     for setting in settings:
         for size in clean:
             mine = [c for c in cells if c["setting"] == setting and c["clean"] == size]
-            lines.append([setting, str(size), *(mean(mine, name) for name in _MEASURES)])
+            lines.append([setting, str(size), *_told(mine)])
+    for size in clean if len(settings) > 1 else ():  # a seed counts once, by its mean over them
+        seeded = [[c for c in cells if (c["clean"], c["seed"]) == (size, s)] for s in seeds]
+        lines.append(["average", str(size), *_told([_average(these) for these in seeded])])
     print(markdown(COLUMNS, lines))
     finish(about, cells, [], json)
 
 
-_MEASURES = (
-    *("good", "likelihood", "likelihood_matched"),
-    *("judge", "judge_matched", "calibration"),
-)
+_BEFORE = ("good", "likelihood", "likelihood_matched", "judge", "judge_matched")
+_MEASURES = (*_BEFORE, "calibration")
+
+
+def _told(mine: list[dict[str, Any]]) -> list[str]:
+    """The columns of figures."""
+    return [*(mean(mine, name) for name in _BEFORE), above(mine), mean(mine, "calibration")]
+
+
+def _average(cells: list[dict[str, Any]]) -> dict[str, float]:
+    """Over settings, of what all of them have."""
+    names = [n for n in _MEASURES if all(c.get(n) is not None for c in cells)]
+    return {n: float(np.mean([c[n] for c in cells])) for n in names}
+
+
+def above(mine: list[dict[str, Any]]) -> str:
+    """How far the judge is above the likelihood alone, with Student's 95% interval over seeds."""
+    from scipy.stats import t as student
+
+    found = np.array([c["judge"] - c["likelihood"] for c in mine if c.get("judge") is not None])
+    if len(found) < 2:
+        return f"{found.mean():+.2f}" if len(found) else ""
+    middle = found.mean()
+    reach = student.ppf(0.975, len(found) - 1) * found.std(ddof=1) / len(found) ** 0.5
+    return f"{middle:+.2f} ({middle - reach:+.2f} to {middle + reach:+.2f})"
 
 
 def mean(mine: list[dict[str, Any]], name: str) -> str:

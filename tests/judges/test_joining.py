@@ -21,6 +21,7 @@ from sdil.judges.joining import (
     bin_middles,
     estimate_good_share,
     how_far_apart,
+    how_far_apart_beside,
     weigh_signals,
     worth,
 )
@@ -331,3 +332,31 @@ def test_what_witnesses_repeat_counts_once():
     shared = 2 + 2 * one
     total = how_far_apart(np.stack([shared, shared])) * 2 * shared
     assert total.mean() == pytest.approx(total.var() / 2, rel=0.05)
+
+
+def both_sides(said):
+    return said + np.roll(said, 1) + np.roll(said, -1)
+
+
+def test_what_is_repeated_at_the_next_step_counts_once_too():
+    one, other = np.random.default_rng(0).normal(size=(2, 5_000))
+    lasting = np.repeat(one[::10], 10)  # it says the same for ten steps
+
+    def apart(*said, join=both_sides):
+        return how_far_apart_beside(np.stack(said), join, seed=0)
+
+    assert apart(one, other) == pytest.approx(1, abs=0.05)
+    assert apart(lasting) == pytest.approx(1 / 3, abs=0.05)
+    assert apart(lasting, lasting) == pytest.approx(1 / 6, abs=0.05)
+    # normal log-odds with a mean of half of their variance: the factor makes the whole right
+    total = apart(0.5 + lasting) * 3 * (0.5 + lasting)
+    assert total.mean() == pytest.approx(total.var() / 2, rel=0.15)
+    # with nothing said of neighbours it is what signals repeat of one another
+    for said in ((one, one), (one, other), (lasting, 0.3 * one + lasting)):
+        alone = apart(*said, join=lambda total: total)
+        assert alone == pytest.approx(how_far_apart(np.stack(said)), abs=0.03)
+    assert apart(np.zeros(3)) == how_far_apart_beside(np.zeros((0, 3)), both_sides, seed=0) == 1
+
+
+def test_of_counted_actions_everything_said_counts():
+    assert float(fit(corridor()).evidence.trust) == 1

@@ -76,6 +76,23 @@ def test_the_learned_value_knows_which_steps_lead_to_where_clean_ones_end(judged
     assert roc_auc_score(good, joined) > 0.93
 
 
+def test_what_signals_and_neighbours_repeat_counts_once(judged):
+    """It changes how sure the score is, not what it ranks higher."""
+    judge, demos, _ = judged
+    trust = float(judge.evidence.trust)
+    assert 0 < trust < 1
+    tensors = {k: v for k, v in judge.tensors().items() if k != "trust"}
+    assert len(tensors) < len(judge.tensors())
+    naive = type(judge).build(judge.inner_spaces, judge.configuration(), tensors)  # of before
+    assert float(naive.evidence.trust) == 1
+    said, all_said = (
+        np.concatenate([s.optimality for s in j.score(demos.noisy)]) for j in (judge, naive)
+    )
+    prior = judge.good_share.odds[0]
+    expected = prior + trust * (2 * np.arctanh(all_said) - prior)
+    np.testing.assert_allclose(2 * np.arctanh(said), expected, atol=1e-6)
+
+
 def test_it_is_the_same_after_saving(judged, tmp_path):
     judge, demos, _ = judged
     judge.save(tmp_path / "kept")

@@ -60,6 +60,9 @@ class Evidence(nn.Module):
     """The share of noisy steps that are good: point, lowest and highest. (3,)"""
     persistence: Tensor
     """How far a noisy step is as the one before it (`neighbours.py`). ()"""
+    trust: Tensor
+    """How much what signals and neighbours say counts, of real actions: what they repeat counts
+    once. Labels have their own (`likeness.py`). ()"""
     idling: Tensor
     """The log-odds that a step which idles is worth as a step, and for its episode; the second
     is also the most that a step is worth which acts and moves nothing. (2,)"""
@@ -105,6 +108,7 @@ class Evidence(nn.Module):
         self.register_buffer("log_odds", torch.zeros(n, N_BINS, dtype=double))
         self.register_buffer("good_share", torch.tensor([0.5, 0.0, 1.0], dtype=double))
         self.register_buffer("persistence", torch.zeros((), dtype=double))
+        self.register_buffer("trust", torch.ones((), dtype=double))
         self.register_buffer("idling", torch.zeros(2, dtype=double))
         self.register_buffer("caps", torch.zeros((), dtype=torch.bool))
         self.register_buffer("step_grounds", torch.full((n, 3), torch.nan, dtype=double))
@@ -115,7 +119,8 @@ class Evidence(nn.Module):
     @staticmethod
     def of_tensors(tensors: Mapping[str, Tensor], action: gym.Space[Any]) -> Evidence:
         """The inverse of `state_dict`; `action` is the space of actions."""
-        state = {"persistence": torch.zeros((), dtype=torch.float64), **tensors}  # before: none
+        zero = torch.zeros((), dtype=torch.float64)
+        state = {"persistence": zero, "trust": zero + 1, **tensors}  # before: none, and all
         n_inputs = len(state["standardise.mean"])
         idle = state["doing.idle"]
         of_value = below(state, "learned.networks")
@@ -242,7 +247,7 @@ class Evidence(nn.Module):
         """What is known of all steps, in log-odds beside those beforehand: what step signals say,
         labels teach and the steps on either side add; and how much signals count in it. (N,) each
         """
-        every, counts = torch.arange(len(windows)), np.ones(len(windows))
+        every, counts = torch.arange(len(windows)), np.full(len(windows), float(self.trust))
         joined = np.sum(
             [np.zeros(len(windows)), *(self.worth(n, told(n)) for n in self.weighed)], 0
         )
@@ -317,7 +322,7 @@ class Evidence(nn.Module):
 
     def with_neighbours(self, windows: Windows, index: Tensor, log_odds: Array) -> Array:
         """Joined log-odds of these steps (B,), of whole episodes, with what the acting steps beside
-        each say of it."""
+        each say of it; what was said more than once counts once."""
         acts = ~self.doing.idles(windows, index).numpy()
         episode = (windows.times[index] == 0).cumsum(0).numpy()
         apart = self.lessons is not None and self.lessons.shift is not None
@@ -326,7 +331,7 @@ class Evidence(nn.Module):
         said = log_odds[acts], episode[acts], share, float(self.persistence)
         found = log_odds.copy()
         found[acts] += told_by_neighbours(*said)
-        return found
+        return found * float(self.trust) if self.lessons is None else found
 
     def settling(
         self, windows: Windows, index: Tensor, *, waiting: bool = False

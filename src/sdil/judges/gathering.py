@@ -25,7 +25,13 @@ from sdil.judges.hearing import (
     step_level,
     without_kin,
 )
-from sdil.judges.joining import bin_middles, estimate_good_share, weigh_signals, worth
+from sdil.judges.joining import (
+    bin_middles,
+    estimate_good_share,
+    how_far_apart_beside,
+    weigh_signals,
+    worth,
+)
 from sdil.judges.material import Material
 from sdil.judges.neighbours import find_persistence
 from sdil.judges.telling import IDLING, WAITING, Gathered, look_at
@@ -153,7 +159,8 @@ class Gathering:
         if self._weighed is not None and self._weighed[0] == self.heard:
             return self._weighed[1:]
         material, fixed = self.material, self.good_share
-        totals = self._joined(0.5 if fixed == "auto" else fixed)[0]
+        said = self._joined(0.5 if fixed == "auto" else fixed)[0]
+        totals = said.sum(0)
         clean, noisy = self._acting
         if fixed != "auto":
             share = GoodShare(fixed, fixed, fixed)
@@ -165,11 +172,15 @@ class Gathering:
                 material.group[noisy],
                 seed=self.seed,
             )
-            totals = self._joined(share.partial)[0]
+            said = self._joined(share.partial)[0]
+            totals = said.sum(0)
         point = [share.point, share.low, share.high]
         self.final.good_share.copy_(torch.tensor(point, dtype=torch.float64))
         found = find_persistence(totals[noisy], material.trajectory[noisy], share.partial)
         self.final.persistence.fill_(found)
+        self.final.trust.fill_(1.0)
+        if not self.witnesses.n_counted:
+            self.final.trust.fill_(self._trust(said))
         totals = self.final.with_neighbours(material.windows, torch.arange(len(totals)), totals)
         self._weighed = list(self.heard), totals, share
         return totals, share
@@ -180,16 +191,28 @@ class Gathering:
         clean, noisy = self.material.reference, self.material.noisy
         return clean[self.acts[clean]], noisy[self.acts[noisy]]
 
+    def _trust(self, said: Array) -> float:
+        """How much what is said counts, by what signals and neighbours repeat of clean steps."""
+        clean, windows = self._acting[0], self.material.windows
+        steps = torch.from_numpy(clean)
+        return how_far_apart_beside(
+            said[:, clean],
+            lambda total: self.final.with_neighbours(windows, steps, total),
+            seed=self.seed,
+        )
+
     def _joined(self, good_share: float) -> tuple[Array, list[Array]]:
+        """What each heard signal says of every step (S, N), in log-odds, and of its bins."""
         clean, noisy = self._acting
         signals = [self.told[name] for name in self.heard]
         log_odds = weigh_signals(
             [s[clean] for s in signals], [s[noisy] for s in signals], good_share
         )
-        total = np.zeros(len(self.acts))
-        for signal, odds in zip(signals, log_odds, strict=True):
-            total += worth(signal, bin_middles(signal[noisy]), odds)
-        return total, log_odds
+        said = [
+            worth(signal, bin_middles(signal[noisy]), odds)
+            for signal, odds in zip(signals, log_odds, strict=True)
+        ]
+        return np.array(said).reshape(len(said), len(self.acts)), log_odds
 
     def _join(self) -> None:
         """What values of the final networks are worth: as much as those that stand as high among

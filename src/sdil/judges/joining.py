@@ -14,6 +14,8 @@ drawn anew would give, and a little for what is assumed. Where the lines disagre
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sdil.judging import GoodShare
@@ -29,6 +31,7 @@ _MIDDLE = slice(2, -2)  # of what they give, in order
 _ASSUMED = 0.05  # by how much the share may be off for what is assumed
 _ERRORS, _FEW_GROUPS = 1.1, 8  # standard errors over groups drawn anew; as n + 8 to n of n groups
 _DRAWS = 100
+_DEALT = 8  # times that what is said is dealt out anew
 _FARTHER = 3.0  # log-odds that the lowest line goes on for
 _STEEP = 1e-3  # by which a higher bin is worth more where the data sees no difference
 
@@ -85,6 +88,21 @@ def how_far_apart(said: Array) -> float:
     """
     together = float(said.sum(0).var()) if said.size else 0.0
     return min(1.0, float(said.var(1).sum()) / together) if together > 0 else 1.0
+
+
+def how_far_apart_beside(said: Array, join: Callable[[Array], Array], *, seed: int) -> float:
+    """The same where `join` adds to the sum (N,) what is said of the steps beside each: signals
+    repeat one another, and what they say of a step they repeat at the next.
+
+    What the whole would vary by if nothing were repeated is found by dealing out anew, among these
+    steps, what each signal says.
+    """
+    together = float(join(said.sum(0)).var()) if said.size else 0.0
+    if together <= 0:
+        return 1.0
+    rng = np.random.default_rng([seed, 31])
+    apart = [join(np.sum([rng.permutation(each) for each in said], 0)).var() for _ in range(_DEALT)]
+    return min(1.0, float(np.mean(apart)) / together)
 
 
 def bin_edges(signal: Array) -> Array:
