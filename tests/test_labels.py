@@ -288,7 +288,7 @@ def test_spans_that_are_called_good_are_a_clean_set():
         clean_from_labels(noisy, labels[3:])
 
 
-def test_pieces_know_the_episodes_they_were_cut_out_of():
+def test_pieces_know_the_episodes_they_were_cut_out_of(tmp_path):
     """By name, group and actions; what was not cut out of anything is whole."""
     noisy = [
         sdil.Trajectory(np.arange(5.0)[:, None], np.array([0, 1, 1, 0]), None, True, name)
@@ -304,6 +304,8 @@ def test_pieces_know_the_episodes_they_were_cut_out_of():
     demos = clean_from_labels(noisy, labels)
     assert demos.clean.ids == ("a from 3", "b from 1 from 1", "c from 0")
     assert whole_episodes(demos) == {0: 0, 1: 1}  # c is as long as its episode
+    sdil.save_demonstrations(demos, tmp_path / "demos")
+    assert whole_episodes(sdil.load_demonstrations(tmp_path / "demos")) == {0: 0, 1: 1}
     first, second, third = demos.clean
     others = [
         replace(first, actions=1 - first.actions),

@@ -29,7 +29,7 @@ WRONG = 0.1
 OPEN = 0.25
 """So much of the variance that is left counts: the spreads of `likeness.py` are set wide, so that
 labels are followed."""
-_OPEN_BEFORE = 0.5  # in judges that do not say how much
+_OPEN_BEFORE = 0.5  # times `Looks.trust`, in judges that do not say how much
 _ROUNDS = 200  # each goes half of the way: whole steps of scoring swing to and fro
 _SAME = 1e-5  # log-odds that no longer count
 _JITTER = 1e-6
@@ -128,7 +128,9 @@ class Lessons(nn.Module):
         for name, value in vars(examples).items():
             self.register_buffer(f"examples_{name}", torch.from_numpy(np.asarray(value, float)))
         for name in _LESSONS:
-            value = tensors.get(name, _LATER[name]) if name in _LATER else tensors[name]
+            value = tensors.get(name) if name in _LATER else tensors[name]
+            if name == "open" and value is None:
+                value = _OPEN_BEFORE * looks.trust
             self.register_buffer(name, None if value is None else value.double())
 
     @staticmethod
@@ -153,12 +155,11 @@ class Lessons(nn.Module):
         examples = [getattr(self, f"examples_{n}").numpy() for n in Seen.__dataclass_fields__]
         closes = None if self.closes is None else self.closes.numpy()
         change, variance = _taught(steps, Seen(*examples), self.weights.numpy(), closes)
-        return change, how_much_counts(variance, float(self.looks.trust), float(self.open))
+        return change, how_much_counts(variance, float(self.open))
 
 
 _LESSONS = ("weights", "before", "closes", "open", "shift")
-_LATER = {"closes": None, "open": torch.tensor(_OPEN_BEFORE), "shift": None}
-"""What judges of before lack; they have `closes` or `shift`."""
+_LATER = ("closes", "open", "shift")  # judges of before lack some
 
 
 def _taught(
@@ -177,11 +178,10 @@ def _taught(
     return change, np.maximum(variance, 0.0)
 
 
-def how_much_counts(variance: Array, trust: float, share: float = OPEN) -> Array:
-    """By how much log-odds are to be multiplied of which so much is open, a `share` of it believed;
-    by less where they count for less already, since signals repeat one another (`Looks.trust`).
+def how_much_counts(variance: Array, share: float = OPEN) -> Array:
+    """By how much log-odds are to be multiplied of which so much is open, a `share` of it counting.
     (N,)"""
-    return np.asarray(1 / np.sqrt(1 + np.pi * share * trust * variance / 8))
+    return np.asarray(1 / np.sqrt(1 + np.pi * share * variance / 8))
 
 
 def _slopes(log_odds: Array, said: Array, counts: Array) -> tuple[Array, Array]:
