@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from sdil.labels import (
     load_labels,
     save_labels,
     told_steps,
+    whole_episodes,
 )
 
 EPISODES = {("clean", "a"): (0, 3), ("noisy", "a"): (3, 5), ("noisy", "b, 'c'"): (8, 4)}
@@ -283,3 +286,33 @@ def test_spans_that_are_called_good_are_a_clean_set():
     assert [t.terminated for t in demos.clean] == [False, False, True]
     with pytest.raises(InputError, match="nothing to trust"):
         clean_from_labels(noisy, labels[3:])
+
+
+def test_pieces_know_the_episodes_they_were_cut_out_of(tmp_path):
+    """By name, group and actions; what was not cut out of anything is whole."""
+    noisy = [
+        sdil.Trajectory(np.arange(5.0)[:, None], np.array([0, 1, 1, 0]), None, True, name)
+        for name in ("a", "b from 1", "c")
+    ]
+    labels = [
+        Label("noisy", "b from 1", 1, 2, "good"),
+        Label("noisy", "b from 1", 0, 0, "good"),
+        Label("noisy", "b from 1", 0, 0, "bad"),
+        Label("noisy", "c", 0, 3, "good"),
+        Label("noisy", "a", 3, 3, "good"),
+    ]
+    demos = clean_from_labels(noisy, labels)
+    assert demos.clean.ids == ("a from 3", "b from 1 from 1", "c from 0")
+    assert whole_episodes(demos) == {0: 0, 1: 1}  # c is as long as its episode
+    sdil.save_demonstrations(demos, tmp_path / "demos")
+    assert whole_episodes(sdil.load_demonstrations(tmp_path / "demos")) == {0: 0, 1: 1}
+    first, second, third = demos.clean
+    others = [
+        replace(first, actions=1 - first.actions),
+        replace(second, group="another"),
+        replace(third, id="c from 9"),
+        replace(first, id="a from x"),
+        replace(first, id="z from 3"),
+        replace(first, id="alone"),
+    ]
+    assert whole_episodes(sdil.Demonstrations(others, list(demos.noisy))) == {}

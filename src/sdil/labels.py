@@ -25,6 +25,7 @@ LABELS = ("good", "bad", "unsure")
 SETS = ("clean", "noisy")
 PROGRAM = "(the program)"
 _WORTH = {"good": 1.0, "bad": 0.0, "unsure": np.nan}
+_FROM = " from "  # between the name of an episode and the first step of a span of it
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def clean_from_labels(
                     trajectory.actions[start:stop],
                     None,
                     trajectory.terminated and stop == length,
-                    f"{name} from {start}",
+                    f"{name}{_FROM}{start}",
                     trajectory.group or f"noisy:{name}",
                 )
             )
@@ -173,6 +174,22 @@ def clean_from_labels(
         for name, episode in named.items()
     ]
     return Demonstrations(clean, grouped, spaces)
+
+
+def whole_episodes(demos: Demonstrations) -> dict[int, int]:
+    """Of clean demonstrations that `clean_from_labels` cut out of noisy episodes, by number: the
+    number of the noisy episode."""
+    numbers = {name: number for number, name in enumerate(demos.noisy.ids)}
+    found = {}
+    for number, piece in enumerate(demos.clean):
+        name, _, first = (piece.id or "").rpartition(_FROM)
+        if name not in numbers or not first.isdecimal():
+            continue
+        episode, start = demos.noisy[numbers[name]], int(first)
+        same = np.array_equal(episode.actions[start : start + len(piece)], piece.actions)
+        if same and piece.group == episode.group and len(piece) < len(episode):
+            found[number] = numbers[name]
+    return found
 
 
 def told_steps(labels: Sequence[Label], episodes: Episodes) -> tuple[Array, Array]:

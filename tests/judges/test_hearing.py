@@ -175,6 +175,20 @@ def test_dealing_out_anew_is_the_mean_over_all_permutations():
     assert 0 < ground.chance < 1
 
 
+def test_what_is_dealt_may_come_from_elsewhere():
+    """A single step has nothing to deal out: it goes by what its whole episode did."""
+    table = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 4.0], [1.0, 0.0, 5.0]])
+    actions, trajectory, group = np.array([0, 1, 1]), np.array([0, 1, 1]), np.array([0, 1, 1])
+    assert of_steps(table, actions, trajectory, group).chance == 1.0  # each against itself
+    dealt = np.array([[1.0, 1.0, 2.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    ground = of_steps(table, actions, trajectory, group, dealt)
+    assert ground == of_gains(np.array([3.0 - 1.0, 0.0, 0.0]), group)
+    none = np.zeros((3, 3))
+    assert of_steps(table, actions, trajectory, group, none) == of_steps(
+        table, actions, trajectory, group
+    )
+
+
 def test_frequent_actions_are_no_knowledge():
     """Whoever likes the same action everywhere does not know where it is right."""
     rng = np.random.default_rng(5)

@@ -117,18 +117,18 @@ def test_labels_only_ever_close_what_was_open():
 
 
 def test_what_is_open_counts_for_less_by_hand():
-    """1 / sqrt(1 + pi v / 16), half of the variance being believed."""
-    found = how_much_counts(np.array([0.0, 16 / np.pi, 48 / np.pi]), 1.0)
+    """1 / sqrt(1 + pi v / 32), a quarter of the variance being believed."""
+    found = how_much_counts(np.array([0.0, 32 / np.pi, 96 / np.pi]))
     np.testing.assert_allclose(found, [1, 1 / np.sqrt(2), 0.5])
-    np.testing.assert_allclose(how_much_counts(np.array([32 / np.pi]), 0.5), 1 / np.sqrt(2))
+    np.testing.assert_allclose(how_much_counts(np.array([16 / np.pi]), 0.5), 1 / np.sqrt(2))
 
 
 @pytest.mark.parametrize("variance", [0.5, 4.0, 16.0])
 @pytest.mark.parametrize("log_odds", [-3.0, 0.0, 1.0, 4.0])
 def test_it_is_about_the_mean_over_what_is_open(variance, log_odds):
-    draws = np.random.default_rng(0).normal(log_odds, np.sqrt(variance / 2), 200_000)
+    draws = np.random.default_rng(0).normal(log_odds, np.sqrt(variance / 4), 200_000)
     mean = (1 / (1 + np.exp(-draws))).mean()
-    about = 1 / (1 + np.exp(-how_much_counts(np.array(variance), 1.0) * log_odds))
+    about = 1 / (1 + np.exp(-how_much_counts(np.array(variance)) * log_odds))
     assert about == pytest.approx(mean, abs=0.02)
 
 
@@ -146,10 +146,23 @@ def test_lessons_of_before_go_by_the_mode_alone():
     old = Lessons.of_tensors({**kept, "shift": now.before})
     (change, counts), (of_before, all_count) = now(steps), old(steps)
     np.testing.assert_allclose(change, found.change(steps))
-    np.testing.assert_allclose(counts, how_much_counts(found.variance(steps), 0.6))
+    np.testing.assert_allclose(counts, how_much_counts(found.variance(steps)))
     np.testing.assert_array_equal(of_before, change)
     np.testing.assert_array_equal(all_count, np.ones(12))
     assert Lessons.of_tensors(now.state_dict()).shift is None
+
+
+def test_lessons_that_do_not_say_how_much_counts_count_half_of_what_is_open():
+    steps = seen(12, apart=0.3)
+    found = Posterior.of(steps.at(np.arange(5)), np.arange(5) % 2.0, np.ones(5))
+    looks = Looks.learn([0, 2], np.random.default_rng(0).normal(size=(2, 30)), steps.state, 0.6)
+    now = Lessons.of(looks, found, 0.3)
+    again = Lessons.of_tensors(now.state_dict())
+    old = Lessons.of_tensors({k: v for k, v in now.state_dict().items() if k != "open"})
+    half = how_much_counts(found.variance(steps), 0.6 * 0.5)  # and as signals repeat one another
+    np.testing.assert_allclose(old(steps)[1], half)
+    np.testing.assert_array_equal(again(steps)[1], now(steps)[1])
+    assert (now(steps)[1] > half).all()
 
 
 def test_ranks_are_parted_where_signals_mostly_agree():

@@ -118,6 +118,16 @@ def in_box(actions=1, **more):
     return sdil.Trajectory(seen, rng.normal(size=(5, actions)), **more)
 
 
+def test_a_demonstration_is_as_long_as_what_its_pieces_were_cut_out_of():
+    """Single steps that people call good say nothing of how long the way is."""
+    noisy = [walk(6, [1, -1, 1, 1, 1][: 3 + i % 3], f"n{i}") for i in range(5)]
+    labels = [sdil.Label("noisy", f"n{i}", 2, 2, "good") for i in range(4)]
+    material = Material.of(sdil.clean_from_labels(noisy, labels, SPACES), None, seed=0)
+    assert material.n_clean == 4
+    assert material.unit == np.mean([len(t) for t in noisy[:4]]) > 1
+    assert material.whole.tolist() == [4, 5, 6, 7, 4, 5, 6, 7, 8]
+
+
 @pytest.mark.parametrize(("clean", "noisy"), [(2, 0), (3, 1), (4, 7), (5, 6), (6, 4), (11, 3)])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_groups_are_dealt_as_the_seed_deals_them(clean, noisy, seed):
@@ -144,6 +154,7 @@ def test_groups_are_dealt_as_the_seed_deals_them(clean, noisy, seed):
     assert material.noisy.tolist() == list(range(material.n_clean, material.n_train))
     assert material.reference.tolist() == list(range(material.n_clean))
     assert material.unit == pytest.approx(np.mean([len(t) for t in demos.clean]))
+    assert material.whole.tolist() == list(range(clean + noisy))
     assert material.windows.look_back == 0
     for k in range(n):
         expected = [i for i, f in enumerate(material.fold.tolist()) if f == k]

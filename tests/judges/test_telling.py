@@ -254,6 +254,8 @@ def test_labels_alone_make_a_judge(demos):
     labels = truth_of(demos, sdil.first_questions(noisy, 12))
     own = sdil.clean_from_labels(noisy, labels, demos.spaces)
     judge = fit(own)
+    assert {len(t) for t in own.clean} == {1}
+    assert judge.evidence.heard  # single steps are held against what their episodes did
     labels += truth_of(demos, judge.ask(own, 12, labels))
     assert roc_auc_score(goes_on(demos), scores(judge.tell(labels), own)) > 0.85
 

@@ -77,11 +77,14 @@ class Ground:
 NOTHING = Ground(np.nan, 1.0, 0)
 
 
-def of_steps(table: Array, actions: Array, trajectory: Array, group: Array) -> Ground:
+def of_steps(
+    table: Array, actions: Array, trajectory: Array, group: Array, dealt: Array | None = None
+) -> Ground:
     """`table` (R, A) is what the signal says of every action at R clean steps; NaN: nothing.
 
     Over all ways to deal the actions of a trajectory out anew, a step has each of them as often as
-    it occurs there: the mean needs no drawing.
+    it occurs there: the mean needs no drawing. `dealt` (R, A) says how often where it is not among
+    these steps that one should count; 0 throughout where it is.
     """
     known = ~np.isnan(table[np.arange(len(actions)), actions])
     if not known.any():
@@ -90,7 +93,10 @@ def of_steps(table: Array, actions: Array, trajectory: Array, group: Array) -> G
     _, place = np.unique(trajectory, return_inverse=True)
     taken = np.zeros((place.max() + 1, table.shape[1]))
     np.add.at(taken, (place, actions), 1.0)
-    share = (taken / taken.sum(1, keepdims=True))[place]
+    taken = taken[place]
+    if dealt is not None:
+        taken = np.where(dealt[known].any(1, keepdims=True), dealt[known], taken)
+    share = taken / taken.sum(1, keepdims=True)
     filled = np.where(np.isnan(table), 0.0, table)
     told = (share * ~np.isnan(table)).sum(1)
     anew = (share * filled).sum(1) / np.maximum(told, 1e-9)

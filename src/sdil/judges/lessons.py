@@ -26,9 +26,10 @@ from sdil.training import below
 
 WRONG = 0.1
 """How often an answer is taken for wrong."""
-OPEN = 0.5
+OPEN = 0.25
 """So much of the variance that is left counts: the spreads of `likeness.py` are set wide, so that
 labels are followed."""
+_OPEN_BEFORE = 0.5  # times `Looks.trust`, in judges that do not say how much
 _ROUNDS = 200  # each goes half of the way: whole steps of scoring swing to and fro
 _SAME = 1e-5  # log-odds that no longer count
 _JITTER = 1e-6
@@ -115,8 +116,11 @@ class Lessons(nn.Module):
     """The odds of "good" before any label. ()"""
     closes: Tensor | None
     """As `Posterior` has it; None of judges of before, which went by the mode alone. (L, L)"""
+    open: Tensor
+    """How much of the variance that is left counts (`OPEN`). ()"""
     shift: Tensor | None
-    """Of those: what is added to all log-odds, since the odds of "good" are now others. ()"""
+    """Of those of the mode: what is added to all log-odds, since the odds of "good" are now others.
+    ()"""
 
     def __init__(self, looks: Looks, examples: Seen, tensors: dict[str, Tensor]) -> None:
         super().__init__()
@@ -125,6 +129,8 @@ class Lessons(nn.Module):
             self.register_buffer(f"examples_{name}", torch.from_numpy(np.asarray(value, float)))
         for name in _LESSONS:
             value = tensors.get(name) if name in _LATER else tensors[name]
+            if name == "open" and value is None:
+                value = _OPEN_BEFORE * looks.trust
             self.register_buffer(name, None if value is None else value.double())
 
     @staticmethod
@@ -133,6 +139,7 @@ class Lessons(nn.Module):
             "weights": posterior.weights,
             "before": np.array(before),
             "closes": posterior.closes,
+            "open": np.array(OPEN),
         }
         tensors = {name: torch.from_numpy(value) for name, value in values.items()}
         return Lessons(looks, posterior.examples, tensors)
@@ -148,11 +155,11 @@ class Lessons(nn.Module):
         examples = [getattr(self, f"examples_{n}").numpy() for n in Seen.__dataclass_fields__]
         closes = None if self.closes is None else self.closes.numpy()
         change, variance = _taught(steps, Seen(*examples), self.weights.numpy(), closes)
-        return change, how_much_counts(variance, float(self.looks.trust))
+        return change, how_much_counts(variance, float(self.open))
 
 
-_LESSONS = ("weights", "before", "closes", "shift")
-_LATER = ("closes", "shift")  # judges have one or the other
+_LESSONS = ("weights", "before", "closes", "open", "shift")
+_LATER = ("closes", "open", "shift")  # judges of before lack some
 
 
 def _taught(
@@ -171,10 +178,10 @@ def _taught(
     return change, np.maximum(variance, 0.0)
 
 
-def how_much_counts(variance: Array, trust: float) -> Array:
-    """By how much log-odds are to be multiplied of which so much is open; by less where they count
-    for less already, since signals repeat one another (`Looks.trust`). (N,)"""
-    return np.asarray(1 / np.sqrt(1 + np.pi * OPEN * trust * variance / 8))
+def how_much_counts(variance: Array, share: float = OPEN) -> Array:
+    """By how much log-odds are to be multiplied of which so much is open, a `share` of it counting.
+    (N,)"""
+    return np.asarray(1 / np.sqrt(1 + np.pi * share * variance / 8))
 
 
 def _slopes(log_odds: Array, said: Array, counts: Array) -> tuple[Array, Array]:

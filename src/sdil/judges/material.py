@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.labels import whole_episodes
 from sdil.relative import Relative
 from sdil.spaces import Array
 from sdil.trajectories import Trajectories
@@ -50,6 +51,8 @@ class Material:
     clean group alone. Noisy groups are always dealt into `FOLDS`, or as many."""
     names: tuple[str, ...]
     """Of the groups."""
+    whole: Array
+    """Of each trajectory, the number of the one it was cut out of, or its own. (trajectories,)"""
 
     @staticmethod
     def of(demos: Demonstrations, valid: Demonstrations | None, *, seed: int) -> Material:
@@ -75,6 +78,9 @@ class Material:
         for groups in (clean, others):
             fold[rng.permutation(groups)] = np.arange(len(groups)) % (n_folds or FOLDS)
         steps = np.repeat(np.arange(len(both)), both.lengths)
+        whole = np.arange(len(both))
+        for piece, episode in whole_episodes(demos).items():
+            whole[piece] = len(demos.clean) + episode
         real = isinstance(demos.spaces.action, gym.spaces.Box)
         relative = Relative.find(Windows(train, 0, inputs)) if real else None
         return Material(
@@ -88,6 +94,7 @@ class Material:
             fold=fold[group[steps]],
             n_folds=n_folds,
             names=tuple(number),
+            whole=whole,
         )
 
     @cached_property
@@ -103,8 +110,10 @@ class Material:
 
     @cached_property
     def unit(self) -> float:
-        """The mean length of a clean demonstration."""
-        return self.n_clean / len(np.unique(self.trajectory[: self.n_clean]))
+        """The mean length of a clean demonstration, or of the episodes that clean ones were cut
+        out of."""
+        clean = self.whole[np.unique(self.trajectory[: self.n_clean])]
+        return float(np.bincount(self.trajectory)[clean].mean())
 
     def of_fold(self, fold: int) -> Tensor:
         """The training steps of a fold."""

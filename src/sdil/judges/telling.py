@@ -160,10 +160,7 @@ def learn_from(gathered: Gathered, labels: Sequence[Label]) -> Told | None:
     noisy, seen = gathered.noisy, gathered.seen
     steps = seen.at(noisy)
     change, variance = posterior.taught(steps)
-    thought, counts = (
-        steps.odds.astype(float) + change,
-        how_much_counts(variance, float(gathered.looks.trust)),
-    )
+    thought, counts = steps.odds.astype(float) + change, how_much_counts(variance)
     before = gathered.share.odds[0]
     sample = seen.at(some_of(noisy, _SAMPLE)).double()
     doubt = float(np.sqrt(max(posterior.covariance(sample, sample).mean(), 0.0)))

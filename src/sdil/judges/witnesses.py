@@ -216,16 +216,31 @@ class Witnesses:
 
     def ground(self, name: str, steps: Array) -> Ground:
         """Of a signal, on these clean reference steps: it should rate own actions above those of
-        the same trajectory dealt out anew; of real numbers above those of other steps."""
+        the same trajectory dealt out anew, or of that which it was cut out of; of real numbers
+        above those of other steps."""
         trajectory, group = self.material.trajectory[steps], self.material.group[steps]
         if self.n_counted:
             every = torch.arange(self.n_counted).expand(len(steps), -1)
             table, taken = self._rate(name, steps, every), self.actions.numpy()[steps]
-            return of_steps(table, taken.astype(np.int64), trajectory, group)
+            whole = self._of_whole(trajectory)
+            return of_steps(table, taken.astype(np.int64), trajectory, group, whole)
         others = self._dealt(steps, np.random.default_rng([self.seed, 23]))
         own, dealt = self.actions[steps][:, None], self.actions[others]
         table = self._rate(name, steps, torch.cat([own, dealt], 1))
         return of_gains(_standing(table[:, 0], table[:, 1:]), group)
+
+    def _of_whole(self, trajectory: Array) -> Array | None:
+        """How often each counted action was taken in the trajectories that those of R steps were
+        cut out of, where it acted; 0 of what is whole. None: all are. (R, A)"""
+        whole = self.material.whole
+        if (whole == np.arange(len(whole))).all():
+            return None
+        counts = np.zeros((len(whole), self.n_counted))
+        cut = np.isin(self.material.trajectory, whole[whole != np.arange(len(whole))]) & self.acts
+        taken = self.actions.numpy()[cut].astype(np.int64)
+        np.add.at(counts, (self.material.trajectory[cut], taken), 1.0)
+        is_piece = whole[trajectory] != trajectory
+        return np.where(is_piece[:, None], counts[whole[trajectory]], 0.0)
 
     def _dealt(self, steps: Array, rng: np.random.Generator) -> Array:
         """Steps whose actions are dealt out at these clean ones, half of them clean and half noisy:
