@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
-from sdil import SDIL, Judge, ScoredBC
+from sdil import SDIL, Demonstrations, Judge, ScoredBC
 from sdil.algorithms import judged, trust
 from sdil.algorithms.shared import Shared, once, sharing
 
@@ -64,6 +65,22 @@ def test_other_demonstrations_and_another_seed_have_their_own(demos, calls):
         assert calls == {"judge": 2, "ways": 2}
         fit_both(demos.take_clean(2, seed=0))
         assert calls["judge"] == 3
+
+
+def test_ways_are_tried_anew_by_networks_of_another_size(demos, calls):
+    with sharing(Shared()):
+        fit_both(demos)
+        for other in ({"hidden": 4}, {"min_updates": 10}, {"max_updates": 30}):
+            replace(LEARNERS[0], **other).fit(demos, seed=0)
+    assert calls == {"judge": 1, "ways": 4}
+
+
+def test_another_validation_set_has_its_own(demos, calls):
+    held = Demonstrations(list(demos.clean)[:3], (), demos.spaces)
+    with sharing(Shared()):
+        for valid in (None, held, held):
+            LEARNERS[0].fit(demos, valid=valid, seed=0)
+    assert calls == {"judge": 2, "ways": 2}
 
 
 def test_nothing_is_kept_unless_somebody_says_so():

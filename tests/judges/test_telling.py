@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sklearn.metrics import roc_auc_score
 import sdil
 from sdil.errors import InputError
 from sdil.judges.neighbours import told_by_neighbours
+from sdil.judges.telling import judge_again
+from sdil.judging import CrossJudged
 from sdil.labels import Label
 
 
@@ -24,6 +27,26 @@ def demos():
 @pytest.fixture(scope="module")
 def judge(demos):
     return fit(demos)
+
+
+@pytest.mark.parametrize("already", [1.0, 0.5, 0.25])
+def test_what_is_repeated_counts_once_in_what_was_judged_by_folds(already):
+    """Labels that change nothing: log-odds count by a half, however far they were held back."""
+    said = np.array([[-4.0, -1.0, 0.0, 1.0, 4.0]])
+    judged = CrossJudged(1 / (1 + np.exp(-already * said)), np.zeros(1, int), "these")
+    even = SimpleNamespace(odds=(0.0, 0.0, 0.0))
+    gathered = SimpleNamespace(
+        seen=None, share=even, idling=np.zeros(2), acts=np.ones(5, bool), n_clean=0
+    )
+    gathered.looks = SimpleNamespace(trust=0.5)
+    evidence = SimpleNamespace(
+        lessons=lambda _: (np.zeros(5), np.ones(5)),
+        share=lambda: even,
+        idling=torch.zeros(2),
+        trust=torch.tensor(already),
+    )
+    told = judge_again(judged, gathered, evidence).good.astype(float)
+    np.testing.assert_allclose(np.log(told / (1 - told)), 0.5 * said, atol=0.01)
 
 
 def scores(judge, demos):

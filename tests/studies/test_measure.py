@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
+
 import numpy as np
 import pytest
 from small import cell
 
 import sdil
-from sdil.studies.measure import demonstrations, measure
+from sdil.studies.measure import _shared, demonstrations, measure
 from sdil.studies.source import Sources
 
 
@@ -72,3 +75,28 @@ def test_a_folder_of_demonstrations_has_no_reward(demos, tmp_path):
     assert (len(pool.train.clean), len(pool.valid.clean), len(pool.test.clean)) == (9, 6, 15)
     few = demonstrations(asked | {"clean": 2, "noisy": 0}, str(folder))
     assert (len(few.train.clean), len(few.train.noisy)) == (2, 0)
+
+
+@pytest.mark.slow
+def test_records_are_the_same_whoever_found_the_judge(monkeypatch):
+    quick = partial(sdil.Judge, signals="likelihood", clone_updates=20)
+    monkeypatch.setattr("sdil.algorithms.judged.Judge", quick)
+    short = {"discovery_epochs": 1, "discovery_min_updates": 1}
+    asked = [
+        inputs(learner="scored-bc", clean=10, noisy=20, measured="all"),
+        inputs(learner="sdil", fields=short, clean=10, noisy=20, measured="all"),
+    ]
+    _shared.cache_clear()
+    _, before = measure(asked[0])
+    began = time.process_time()
+    together, seconds = measure(asked[1])
+    spent = time.process_time() - began
+    spared = _shared().spared
+    _shared.cache_clear()
+    alone, _ = measure(asked[1])
+    assert together == alone
+    assert together["warnings"]  # of skills that collapsed, at the least
+    assert spared > 0
+    assert spared < seconds < spent + spared
+    assert _shared().spared == 0
+    assert before > spared  # the first has it in its own time

@@ -17,8 +17,8 @@ from sdil.studies.runners import (
     Finished,
     Job,
     Started,
-    _demonstrations,
     _next,
+    data_key,
     in_this_process,
     on_ray,
     on_workers,
@@ -54,14 +54,32 @@ def job(asked) -> Job:
     return Job("a" * 64, str(asked), asked.inputs(Sources()))
 
 
-def test_a_worker_stays_with_the_demonstrations_it_knows():
+def test_a_worker_stays_with_thedata_key_it_knows():
     waiting = [job(cell("bc", seed)) for seed in (0, 0, 1, 2)]
     at_0, at_1 = (job(cell("dwbc", seed)) for seed in (0, 1))
-    busy = {_demonstrations(at_0), _demonstrations(at_1)}
+    busy = {data_key(at_0), data_key(at_1)}
     assert _next(waiting, None, set()) is waiting[0]
     assert _next(waiting, at_1, busy) is waiting[2]  # its own
     assert _next(waiting, None, busy) is waiting[3]  # nobody's
     assert _next(waiting[:3], None, busy) is waiting[0]  # rather than none
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": "fourrooms"},
+        {"seed": 1},
+        {"clean": 6},
+        {"noisy": 6},
+        {"valid": False},
+        {"noise": "worst"},
+        {"noisy_random_steps": 0.5},
+        {"expert_share": 0.5},
+    ],
+)
+def test_all_that_changes_demonstrations_tells_them_apart(other):
+    assert data_key(job(cell(**other))) != data_key(job(cell()))
+    assert data_key(job(cell("dwbc"))) == data_key(job(cell()))
 
 
 @pytest.mark.slow

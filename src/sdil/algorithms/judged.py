@@ -54,7 +54,7 @@ def given_or_own(
         fitted = _fit(own, demos, valid, seed, on_epoch, resume)
     else:
         of = partial(fingerprints, demos, valid)
-        fitted = once(of, ("judge", seed), lambda: _fit(own, demos, valid, seed, on_epoch))
+        fitted = once(of, (own, seed), lambda: _fit(own, demos, valid, seed, on_epoch))
     return fitted, with_more(on_epoch, lambda: nest("judge", fitted.tensors())), rest
 
 

@@ -50,7 +50,8 @@ _NOW: ContextVar[Shared | None] = ContextVar("shared", default=None)
 
 @contextmanager
 def sharing(shared: Shared) -> Iterator[None]:
-    """Learners that are fitted inside have it in common."""
+    """Learners that are fitted inside have it in common; of a judge that was fitted for another,
+    `on_epoch` hears nothing."""
     before = _NOW.set(shared)
     try:
         yield

@@ -138,9 +138,9 @@ def find_trust(
     speaks_for = not proposes_nothing and is_bearable(HELD[-1], good, n_clean)
 
     def choose() -> tuple[CrossFitted, int]:
-        tried = _fit(given, ways, fields, look_back=0, seed=seed)
-        asked = given, ways, tried, fields
-        return tried, _choose(*asked, silent=silent, speaks_for=speaks_for, seed=seed)
+        fitted = _fit(given, ways, fields, look_back=0, seed=seed)
+        asked = given, ways, fitted, fields
+        return fitted, _choose(*asked, silent=silent, speaks_for=speaks_for, seed=seed)
 
     size = fields.hidden, fields.min_updates, fields.max_updates
     of = partial(fingerprints, demos, valid)

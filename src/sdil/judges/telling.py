@@ -201,7 +201,9 @@ def judge_again(
     idles -= gathered.share.odds[0] + float(gathered.idling[0])
     change = np.where(gathered.acts, change, idles)
     counts = np.where(gathered.acts, counts, 1.0)
-    before, trust = gathered.share.odds[0], np.where(gathered.acts, gathered.looks.trust, 1.0)
+    before = gathered.share.odds[0]
+    once = gathered.looks.trust / float(evidence.trust)  # which counts in what was judged already
+    trust = np.where(gathered.acts, once, 1.0)
 
     def move(good: Array, some: slice) -> Array:
         p = np.clip(good.astype(float), 1e-3, 1 - 1e-3)

@@ -13,7 +13,7 @@ from sdil.errors import InputError
 from sdil.files import write_json
 from sdil.studies.cell import Cell, address_of
 from sdil.studies.records import Record, Records
-from sdil.studies.runners import Job, Run, Started
+from sdil.studies.runners import Job, Run, Started, data_key
 from sdil.studies.source import Sources
 
 FORMAT_VERSION = 1
@@ -219,7 +219,7 @@ def run_study(
 def _order(job: Job) -> tuple[Any, ...]:
     """Seed by seed, so that a part tells of all methods; equal demonstrations together."""
     asked = job.inputs
-    return asked["seed"], asked["task"], asked["clean"] or 0, asked["expert_share"]
+    return asked["seed"], asked["task"], asked["clean"] or 0, asked["expert_share"], data_key(job)
 
 
 def _measure(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from sdil.evaluation.metrics import RealMetrics, measure_recorded
 from sdil.evaluation.rollout import evaluate
 from sdil.policy import Policy
 from sdil.spaces import Array
+
+if TYPE_CHECKING:
+    from sdil.algorithms.shared import Shared
 
 TEST = 300  # clean test trajectories
 LEAST_VALID = 10  # validation takes half as many trajectories as training, at least these
@@ -87,7 +91,7 @@ def _measure(inputs: Mapping[str, Any], data: str | None) -> tuple[dict[str, Any
     if inputs["judge"] is not None and len(pool.train.noisy):
         judge = make_judge(inputs["judge"], **inputs["judge_fields"])
         more["judge"] = judge.fit(pool.train, valid=given, seed=inputs["seed"])
-    with sharing(shared):
+    with sharing(shared) if inputs["judge"] is None else nullcontext():
         policy = learner.fit(
             pool.train, valid=given, seed=inputs["seed"], on_epoch=epochs.append, **more
         )
@@ -177,7 +181,7 @@ def demonstrations(inputs: Mapping[str, Any], data: str | None) -> Pool:
 
 
 @cache
-def _shared() -> Any:
+def _shared() -> Shared:
     """What the learners of one cell after the other have in common."""
     from sdil.algorithms.shared import Shared
 

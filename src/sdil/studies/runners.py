@@ -99,7 +99,7 @@ def on_workers(workers: int) -> Run:
                         if not worker.alive:
                             worker.close()
                             pool[i] = worker = _Worker()
-                        busy = {_demonstrations(w.job) for w in pool if w.job is not None}
+                        busy = {data_key(w.job) for w in pool if w.job is not None}
                         job = _next(waiting, worker.last, busy)
                         waiting.remove(job)
                         tries[job.address] += 1
@@ -122,15 +122,15 @@ def on_workers(workers: int) -> Run:
 def _next(waiting: Sequence[Job], last: Job | None, busy: set[str]) -> Job:
     """The first cell on the demonstrations of the last one, since learners share what they find of
     them; else the first on those that no other worker has."""
-    known = None if last is None else _demonstrations(last)
-    of_last = (job for job in waiting if _demonstrations(job) == known)
-    of_nobody = (job for job in waiting if _demonstrations(job) not in busy)
+    known = None if last is None else data_key(last)
+    of_last = (job for job in waiting if data_key(job) == known)
+    of_nobody = (job for job in waiting if data_key(job) not in busy)
     return next(of_last, None) or next(of_nobody, waiting[0])
 
 
-def _demonstrations(job: Job) -> str:
+def data_key(job: Job) -> str:
     """What tells the demonstrations of a cell from those of others."""
-    return json.dumps([job.data, *(job.inputs.get(name) for name in _OF_DATA)])
+    return json.dumps([job.data, *(job.inputs[name] for name in _OF_DATA)])
 
 
 def _ready(workers: list[_Worker]) -> list[_Worker]:
