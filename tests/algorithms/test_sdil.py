@@ -333,6 +333,8 @@ def test_distillation_goes_on_where_it_is_asked_for_and_weighs_what_it_should(de
         epochs = []
         learner.fit(demos, seed=0, on_epoch=epochs.append)
         told[distils, weight] = [e.losses for e in epochs if e.phase == "refine"]
+        selected = [e.losses["distillation"] for e in epochs if e.phase == "select"]
+        assert all((loss > 0) == (weight > 0) for loss in selected)
     assert all("distillation" not in losses for losses in told["select", 1.0])
     assert all(losses["distillation"] > 0 for losses in told["always", 1.0])
     assert all(losses["distillation"] == 0 for losses in told["always", 0.0])
