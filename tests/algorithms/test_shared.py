@@ -58,6 +58,7 @@ def test_policies_are_the_same_and_the_judge_is_fitted_once(demos, calls):
         assert one.trusted == other.trusted
 
 
+@pytest.mark.slow
 def test_other_demonstrations_and_another_seed_have_their_own(demos, calls):
     with sharing(Shared()):
         fit_both(demos)
@@ -67,6 +68,7 @@ def test_other_demonstrations_and_another_seed_have_their_own(demos, calls):
         assert calls["judge"] == 3
 
 
+@pytest.mark.slow
 def test_ways_are_tried_anew_by_networks_of_another_size(demos, calls):
     with sharing(Shared()):
         fit_both(demos)
@@ -75,6 +77,7 @@ def test_ways_are_tried_anew_by_networks_of_another_size(demos, calls):
     assert calls == {"judge": 1, "ways": 4}
 
 
+@pytest.mark.slow
 def test_another_validation_set_has_its_own(demos, calls):
     held = Demonstrations(list(demos.clean)[:3], (), demos.spaces)
     with sharing(Shared()):
