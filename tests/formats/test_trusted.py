@@ -76,6 +76,8 @@ def test_what_is_chosen(text, positions, words):
         ("best", "names no episodes and is no condition"),
         ("9", "no episode 9; there are 6, from 0 to 5"),
         ("5-3", "no episode 5-3"),
+        ("3-9", "no episode 3-9; there are 6, from 0 to 5"),
+        ("0,4-6", "no episode 4-6; there are 6, from 0 to 5"),
         ("top 3", "by what"),
         ("top 3 by colour", "'colour' is no number that every episode has"),
         ("top 3 by note", "'note' is no number"),

@@ -144,7 +144,7 @@ def _by_number(source: Source, text: str) -> Chosen | None:
         first, _, last = piece.partition("-")
         low, high = int(first), int(last or first)
         inside = [i for n, i in numbers.items() if low <= n <= high]
-        if not inside or low > high:
+        if not inside or low < min(numbers) or high > max(numbers):
             raise InputError(
                 f"{source.location}: there is no episode {piece.strip()}; {_ids(source)}"
             )
