@@ -333,10 +333,11 @@ def measure(case: Case, folder: Path, data: list[dict[str, Any]], repeats: int) 
         best[name] = min(best.get(name, np.inf), time.process_time() - began)
 
     out = folder / "imported"
-    address = parse_address(path).with_choices(clean="0-9")
+    clean = f"0-{min(9, len(data) - 1)}"
+    address = parse_address(path).with_choices(clean=clean)
     for _ in range(repeats):
         clock("bare", lambda: case.bare(path))
-        clock("read", lambda: sdil.read(path, clean="0-9"))
+        clock("read", lambda: sdil.read(path, clean=clean))
         shutil.rmtree(out, ignore_errors=True)
         clock("import", lambda: import_source(open_reading(address), out))
     return best

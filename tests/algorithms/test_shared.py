@@ -42,6 +42,7 @@ def fit_both(demos, seed=0):
         return [learner.fit(demos, seed=seed) for learner in LEARNERS]
 
 
+@pytest.mark.slow
 def test_policies_are_the_same_and_the_judge_is_fitted_once(demos, calls):
     alone = fit_both(demos)
     assert calls == {"judge": 2, "ways": 2}

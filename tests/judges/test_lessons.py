@@ -65,7 +65,7 @@ def test_one_label_moves_a_step_to_the_mode(said):
     assert found.change(step)[0] == pytest.approx(best, abs=1e-3)
 
 
-@pytest.mark.parametrize("n", [10, 40, 120])
+@pytest.mark.parametrize("n", [10, 40, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_comes_to_rest_at_the_mode(n, seed):
     """Where the slope of what people said holds what is likely beforehand in balance."""
