@@ -273,6 +273,7 @@ def test_groups_that_are_left_out_are_not_seen_through_the_judge(monkeypatch):
     assert find_trust(demos, judge, None, FIELDS, seed=0).way != NOTHING
 
 
+@pytest.mark.slow
 def test_steps_are_drawn_by_what_they_weigh():
     demos, good = world(0.5)
     trust = find_trust(demos, Told(np.where(good, 0.95, 0.05)), None, FIELDS, seed=0)

@@ -92,6 +92,7 @@ def test_ileed_mixes_with_chance():
     assert found.tolist() == pytest.approx([0.75 * 0.8 + 0.25 * 0.25, 0.25], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_cail_trusts_what_makes_clean_steps_likelier(make_episode):
     """Two states; clean does 0 in both. Noisy steps that do 0 must end up above those that do 1."""
     rng = np.random.default_rng(0)

@@ -72,6 +72,7 @@ def rows_of(helped) -> dict[str, Row]:
     return {row.name: row for row in helped.rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"by": "episode"}, {"by": "segment"}])
 def test_leaving_out_what_is_wrong_helps(mixed, options):
     curated = sdil.curate(mixed, scores(ORACLE), keep_above=0.0, **options)
@@ -112,6 +113,7 @@ def test_weights_are_compared_with_the_same_weights_elsewhere(mixed):
     assert rows["weighted"].nll.value < rows["random"].nll.value < rows["all"].nll.value
 
 
+@pytest.mark.slow
 def test_leaving_out_the_right_ones_does_not_help(mixed):
     helped = did_it_help(mixed, sdil.curate(mixed, scores(-ORACLE), by="episode", keep_above=0.0))
     assert helped.verdict == "did not help"
@@ -182,6 +184,7 @@ def test_weights_are_left_out_where_the_judge_does_not_tell_steps_apart(mixed):
     assert helped.recommended == "curated"
 
 
+@pytest.mark.slow
 def test_noisy_episodes_of_a_held_out_group_are_held_out_too():
     """Each group has a rule of its own: only its noisy episodes could tell it."""
     clean = [episode(4, seed=i, id=f"c{i}", group=f"g{i}") for i in range(3)]

@@ -73,6 +73,7 @@ def people(rng, kind: str, count: int, waits: float) -> list[sdil.Trajectory]:
     return [t for i in range(count) for t in person(rng, f"{kind}{i}", waits)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", ["pace", "doing", "pace+doing+likelihood+steps"])
 def test_quick_people_are_told_from_slow_ones(signals):
     rng = np.random.default_rng(0)
