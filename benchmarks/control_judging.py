@@ -20,6 +20,7 @@ import tyro
 
 import sdil
 from common.report import begin, finish, markdown, measure_all
+from sdil.evaluation.comparisons import mean_interval
 from sdil.spaces import Array
 
 SETTINGS = {
@@ -165,14 +166,13 @@ def _average(cells: list[dict[str, Any]]) -> dict[str, float]:
 
 def above(mine: list[dict[str, Any]]) -> str:
     """How far the judge is above the likelihood alone, with Student's 95% interval over seeds."""
-    from scipy.stats import t as student
-
     found = np.array([c["judge"] - c["likelihood"] for c in mine if c.get("judge") is not None])
-    if len(found) < 2:
-        return f"{found.mean():+.2f}" if len(found) else ""
-    middle = found.mean()
-    reach = student.ppf(0.975, len(found) - 1) * found.std(ddof=1) / len(found) ** 0.5
-    return f"{middle:+.2f} ({middle - reach:+.2f} to {middle + reach:+.2f})"
+    if not len(found):
+        return ""
+    gain = mean_interval(found)
+    if gain.low is None or gain.high is None:
+        return f"{gain.value:+.2f}"
+    return f"{gain.value:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def mean(mine: list[dict[str, Any]], name: str) -> str:
