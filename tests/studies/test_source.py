@@ -77,6 +77,8 @@ def test_only_what_a_cell_uses_makes_it_stale(sources):
     of_scores = with_edit("step_scores.py", lambda text: text + "\nmore = 1\n")
     assert address(of_scores, "bc") == address(sources, "bc")
     assert address(of_scores, "dwbc") != address(sources, "dwbc")
+    of_labels = with_edit("lessons.py", lambda text: text + "\nmore = 1\n")  # no cell has any
+    assert address(of_labels, "sdil") == address(sources, "sdil")
 
 
 def test_comments_and_docstrings_make_nothing_stale(sources):

@@ -11,7 +11,6 @@ from sdil.studies.cell import Cell, Value, check_asked, sorted_fields
 from sdil.studies.source import Sources
 
 FULL_SEEDS = (0, 1, 2, 3, 4)
-TEN_SEEDS = tuple(range(10))
 QUICK_SEEDS = (0, 1)
 
 _PRACTISE: dict[str, Value] = {"env_steps": 50_000}

@@ -22,11 +22,9 @@ from sdil.studies.methods import (
     IMITATORS,
     ISW_BC,
     ORACLE,
-    QUICK_SEEDS,
-    SCORED,
+        SCORED,
     SDIL,
     SIMPLE,
-    TEN_SEEDS,
     WEIGHTED,
     Method,
     Options,
@@ -42,7 +40,7 @@ CLEAN_SHARES = (0.1, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0)  # the paper's, and the half 
 SKILLS = (1, 2, 4, 8, 16, 32)
 NOISY_SIZES = (0, 100, 300, 600, 1_200)
 EXPERT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-CLEAN_SIZES = (10, 30, 100, 300, 600)
+CLEAN_SIZES = (10, 30, 100, 300)
 
 BASE = "BC, clean only"
 ALL_CLEAN = f"{BASE}, all of it"
@@ -155,7 +153,7 @@ def no_next_state(options: Options) -> Study:
 def curve(options: Options) -> Study:
     """The methods that matter most over clean sizes, and the limit."""
     sizes = options.clean_sizes(CLEAN_SIZES, quick=(10, 30))
-    title = "From 10 to 600 clean trajectories"
+    title = "From 10 to 300 clean trajectories"
     others = (WEIGHTED, DWBC, *presets())
     return _over_clean(options, "curve", title, sizes, others, (ORACLE,))
 
@@ -228,10 +226,9 @@ def scores(options: Options) -> Study:
     places = {task: options.clean_sizes(sizes, quick=(10,)) for task, sizes in usual.items()}
     taken_apart = {("fourrooms", 30 if 30 in places["fourrooms"] else places["fourrooms"][0])}
     _, noisy = options.sizes(0, 600)
-    seeds = options.seeds or (QUICK_SEEDS if options.quick else TEN_SEEDS)
     entries = [
         Entry(m.row, m(options, task=task, clean=size, noisy=noisy, seed=seed), size)
-        for seed in seeds
+        for seed in options.all_seeds
         for task, sizes in places.items()
         for size in sizes
         for m in (*methods, *(parts if (task, size) in taken_apart else ()))

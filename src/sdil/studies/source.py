@@ -27,6 +27,8 @@ _NOT_FOLLOWED = {
     "sdil.algorithms",
     "sdil.tasks",
     _JUDGED,  # used by learners that judge steps alone
+    *(f"sdil.judges.{name}" for name in ("asking", "lessons", "likeness", "telling")),  # people's
+    # labels, which no cell has: judges that were told nothing score the same without them
 }
 _DATA = {"sdil.tasks.sepsis": "tasks/data"}  # a module whose numbers lie in files beside it
 
