@@ -122,6 +122,29 @@ def test_answers_are_on_disk_at_once_and_can_be_taken_back(place):
         review.undo()
 
 
+def test_the_next_questions_follow_from_every_two_answers(place):
+    review = review_of(place)
+    first, kept = list(review.asked), (place / "judgement" / "judge.safetensors").read_bytes()
+
+    def say(q, label):
+        said = {k: q[k] for k in ("episode", "first_step", "last_step")}
+        return review.answer({"set": "noisy", "label": label, **said})
+
+    assert say(first[0], "bad")["chosen_by"] == 0
+    assert review.asked == first
+    say(first[1], "good")
+    review._choosing.join(60)
+    told = sdil.load_judge(place / "judgement").tell(review.labels)
+    demos = sdil.load_demonstrations(place / "demos")
+    expected = [(q.episode, q.first_step) for q in told.ask(demos, 5, review.labels)]
+    assert [(q["episode"], q["first_step"]) for q in review.asked] == expected
+    assert review.state()["chosen_by"] == 2
+    assert (place / "judgement" / "judge.safetensors").read_bytes() == kept  # only when asked to
+    review.undo()
+    review._choosing.join(60)
+    assert review.state()["chosen_by"] == 2
+
+
 def test_rejudging_says_what_changed_and_how_far_people_agree(place):
     review = review_of(place)
     before = sdil.load_judge(place / "judgement").good_share

@@ -36,9 +36,10 @@ def review(
 ) -> None:
     """Serve a page on this machine where a person labels spans of steps: good, bad or unsure.
 
-    The page asks for the spans whose labels teach most; any other span can be labelled too. Every
-    answer is in the table of labels at once, so that nothing is lost however this ends. "Rejudge"
-    tells the judgement all labels, in seconds, and shows what changed. Nothing leaves this machine:
+    The page asks for the spans whose labels teach most, and after every two answers chooses them
+    anew; any other span can be labelled too. Every answer is in the table of labels at once, so
+    that nothing is lost however this ends. "Rejudge" tells the judgement all labels, in seconds,
+    and shows what changed. Nothing leaves this machine:
     the page is served on the loopback address, under an address that holds a secret.
 
     Args:

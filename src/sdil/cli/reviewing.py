@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.explanation.pictures import Filmed, Observed, episode_strips
 from sdil.explanation.seen import Names, what_was_seen
+from sdil.judges.asking import Question
 from sdil.judges.fitted import EvidenceJudge
 from sdil.labels import (
     Label,
@@ -31,6 +32,8 @@ from sdil.observations import has_images
 from sdil.runs import load_tellable, tell
 from sdil.scores import StepScores
 
+FOLLOWING = 2
+"""After so many answers the next questions are chosen by them."""
 _SHOWN = 10  # episodes that changed most
 _STRIP_ROOM = 400_000  # bytes of what one camera saw in an episode; it does not go far
 _STRIPS_KEPT = 20
@@ -61,15 +64,32 @@ class Review:
         self._episodes, self._lock, self._looking = episodes_of(demos), Lock(), Lock()
         self._mine = 0  # answers of this session, which can be undone
         self._take(load_tellable(judgement))
-        self.asked = self._ask()
+        self._choosing: Thread | None = None
+        self._put(self.judge.ask(demos, questions, self.labels), len(self.labels))
 
     def _take(self, judge: EvidenceJudge) -> None:
         self.judge = judge
         self.scores: list[StepScores] = judge.score(self.demos.noisy)
 
-    def _ask(self) -> list[dict[str, Any]]:
-        found = self.judge.ask(self.demos, self.n_questions, self.labels)
-        return [dataclasses.asdict(question) for question in found]
+    def _put(self, questions: Sequence[Question], n_labels: int) -> None:
+        """These are asked from now on, chosen by so many labels."""
+        self.asked = [dataclasses.asdict(question) for question in questions]
+        self._chosen_by = n_labels
+
+    def _follow(self) -> None:
+        """Have the next questions chosen by the answers so far, while the person goes on."""
+        due = len(self.labels) - self._chosen_by >= FOLLOWING
+        if due and (self._choosing is None or not self._choosing.is_alive()):
+            self._choosing = Thread(target=self._choose, args=(self.judge, list(self.labels)))
+            self._choosing.daemon = True  # who ends the review does not wait for it
+            self._choosing.start()
+
+    def _choose(self, judge: EvidenceJudge, labels: list[Label]) -> None:
+        """The judgement folder, and the scores that are shown, stay as they are."""
+        found = judge.tell(labels).ask(self.demos, self.n_questions, labels)
+        with self._lock:
+            if len(labels) > self._chosen_by:  # nobody judged again meanwhile
+                self._put(found, len(labels))
 
     def state(self) -> dict[str, Any]:
         """All but the episodes themselves."""
@@ -87,6 +107,7 @@ class Review:
             "labels": [dataclasses.asdict(label) for label in self.labels],
             "can_undo": self._mine,
             "questions": self.asked,
+            "chosen_by": self._chosen_by,
             "episodes": list(self.demos.noisy.ids),
             "good_share": None if share is None else [share.point, share.low, share.high],
             "agreement": agreements(noisy, self._episodes, program),
@@ -147,6 +168,7 @@ class Review:
         with self._lock:
             self._write([*self.labels, label])
             self._mine += 1
+            self._follow()
             return self._state()
 
     def undo(self) -> dict[str, Any]:
@@ -167,7 +189,7 @@ class Review:
         with self._lock:
             before, share = self.scores, self.judge.good_share
             self._take(tell(self.judgement, self.labels))
-            self.asked = self._ask()
+            self._put(self.judge.ask(self.demos, self.n_questions, self.labels), len(self.labels))
             moved = [
                 float(np.abs(b.optimality - a.optimality).mean())
                 for a, b in zip(before, self.scores, strict=True)

@@ -149,11 +149,12 @@ async function go(i) {
 }
 
 async function label(said) {
-  const [first, last] = span();
+  const [first, last] = span(), chosenBy = state.chosen_by;
   state = await ask("label", { set: "noisy", episode: episode.episode, first_step: first, last_step: last,
     label: said, note: at("note").value });
   at("note").value = "";
   say(`${episode.episode}, ${first} to ${last}: ${said}; kept`);
+  if (state.chosen_by !== chosenBy) question = -1;  // the questions are new ones, by the answers so far
   showState();
   const next = state.questions.findIndex((q, i) => i > question && !saidOf(q));
   if (next >= 0) await go(next);
