@@ -50,7 +50,8 @@ AHEAD = {
 """What plain k-means is given, as many clusters as there are sub-skills."""
 BLIND = f"stretches, {N_TRUE}, hand not seen"
 EARNING = (
-    *("BC, clean", "BC, pooled", "scored BC", "SDIL, steps, 1", "SDIL, steps, 8"),
+    *("BC, clean", "BC, pooled", "scored BC", "scored BC, 5 steps back"),
+    *("SDIL, steps, 1", "SDIL, steps, 8"),
     *(f"SDIL, stretches, {k}" for k in (2, 4, 7, 8, 16)),
 )
 HAND = 6  # the entry of an observation that says whether the hand is full
@@ -152,8 +153,8 @@ def earn(
 
 
 def _learner(name: str) -> Any:
-    if name == "scored BC":
-        return sdil.ScoredBC()
+    if name.startswith("scored BC"):
+        return sdil.ScoredBC(look_back=5 if "back" in name else 0)
     if name.startswith("BC"):
         return sdil.BC()
     _, kind, count = name.split(", ")

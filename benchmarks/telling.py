@@ -2,22 +2,24 @@
 
     python benchmarks/telling.py                                  # 10 seeds of two tasks
     python benchmarks/telling.py --settings fourrooms:5 mass-aims:5 --seeds 100 101 --noisy 300
+    python benchmarks/telling.py --of one.json two.json           # what was measured in parts
 
 A setting is a task and a number of clean demonstrations; "mass-interrupted" and "mass-aims" are the
 made-up world of `common/pushed_mass.py`. A span's label is the majority of its steps; where between
 25 and 75% of them are good it is unsure. Labels are taken in before ("before"), of spans that the
-program asks for ("chosen"), of as many at random of all spans ("at random"), and chosen with one
-answer in ten turned round ("one in ten wrong"). "No clean set" is another judge, which has no clean
-demonstration: twice as many labels, the first half of them of steps that are asked for before there
-is a judge (`sdil.first_questions`), whose good ones are its clean set, the second half of spans
-that it asks for. AUROC and calibration error are over noisy steps that are labelled in none of
-these.
+program asks for, two at a time as `sdil review` does ("chosen"), of as many at random of all spans
+("at random"), and chosen with one answer in ten turned round ("one in ten wrong"). "No clean set"
+is another judge, which has no clean demonstration: twice as many labels, the first half of them of
+steps that are asked for before there is a judge (`sdil.first_questions`), whose good ones are its
+clean set, the second half of spans that it asks for. AUROC and calibration error are over noisy
+steps that are labelled in none of these.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +142,11 @@ def main(
     seeds: tuple[int, ...] = tuple(range(10)),
     noisy: int = 600,
     labels: int = 20,
-    rounds: int = 4,
+    rounds: int | None = None,
     no_clean: bool = True,
     workers: int = 2,
     json: Path | None = None,
+    of: tuple[Path, ...] = (),
 ) -> None:
     """Measure, and print a Markdown table.
 
@@ -152,16 +155,23 @@ def main(
         seeds: The table gives means over them.
         noisy: Noisy episodes.
         labels: Spans that are labelled.
-        rounds: In so many parts, with a rejudging after each.
+        rounds: In so many parts, with a rejudging after each; by default two labels each.
         no_clean: Whether a judge without clean demonstrations is measured too.
         workers: Processes.
         json: Save everything to this file.
+        of: Files that were saved so: show what they hold together, and measure nothing.
     """
+    if of:
+        cells = [row for file in of for row in loads(file.read_text("utf-8"))["rows"]]
+        settings = tuple(dict.fromkeys(cell["setting"] for cell in cells))
+        seeds = tuple(sorted({cell["seed"] for cell in cells}))
     about = begin(settings=list(settings), seeds=list(seeds), noisy=noisy, labels=labels)
+    rounds = max(1, labels // 2) if rounds is None else rounds
     jobs = [
         (setting, noisy, seed, labels, rounds, no_clean) for setting in settings for seed in seeds
     ]
-    cells = measure_all(run_cell, jobs, workers)
+    if not of:
+        cells = measure_all(run_cell, jobs, workers)
     columns = (
         *("setting", "labels", "good / bad / unsure", "AUROC", "of 1 - AUROC removed"),
         *("calibration error", "seconds"),
@@ -196,7 +206,7 @@ def lines(setting: str, cells: list[dict[str, Any]]) -> list[list[str]]:
                 said,
                 f"{auroc:.3f}",
                 f"{removed(mine, way):.0%}",
-                f"{error:.2f}",
+                f"{error:.3f}",
                 seconds,
             ]
         )

@@ -22,7 +22,7 @@ from sdil.studies.methods import (
     IMITATORS,
     ISW_BC,
     ORACLE,
-        SCORED,
+    SCORED,
     SDIL,
     SIMPLE,
     WEIGHTED,
