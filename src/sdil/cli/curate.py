@@ -115,6 +115,7 @@ def curate(
         raise InputError("say what to write: --out FOLDER, --to same:PATH or both")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
     from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
+    from sdil.cli.chosen import print_chosen
     from sdil.cli.export import show_written
     from sdil.cli.health import health_for, print_health, refuse_unhealthy
     from sdil.cli.helped import show_helped
@@ -173,6 +174,8 @@ def curate(
     made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
     source = origin_of(data)
     if not as_json:
+        if clean is not None:
+            print_chosen(data, demos)
         print_health(health)
 
     def write_more(folder: Path) -> None:

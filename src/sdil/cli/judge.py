@@ -16,6 +16,7 @@ import tyro
 from sdil.algorithms import JUDGES, find_judge, make_judge
 from sdil.arguments import read_run
 from sdil.cli.answers import answers_of, print_wrapped
+from sdil.cli.chosen import print_chosen
 from sdil.cli.console import parse, plain, print_json, print_table
 from sdil.cli.fitting import (
     Actions,
@@ -199,6 +200,7 @@ def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label]
         print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
         return
     print(plain(f"judged by {fitted.name} in {done.seconds:.1f} s"))
+    print_chosen(data, demos)
     print_health(health)
     for output, question in _QUESTIONS.items():
         rows = [

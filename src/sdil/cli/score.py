@@ -78,6 +78,7 @@ def score(
         raise InputError(f"--worst must be at least 0, not {worst}")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
     from sdil.cli.answers import data_for, good_share_for, print_wrapped, unknown_of
+    from sdil.cli.chosen import print_chosen
     from sdil.cli.export import Judged, Rule, show_written, write_judged
     from sdil.cli.health import health_for, print_health
     from sdil.evaluation.rollout import check_spaces
@@ -123,6 +124,8 @@ def score(
         exported = {"written": [asdict(w) for w in written]} if to else {}
         print_json({**head, **summary, **ends, "episodes": episodes, **exported})
         return
+    if clean is not None:
+        print_chosen(data, demos)
     print_health(health)
     rows = [
         [label, *(show(summary[n][key]) for n in chosen)]

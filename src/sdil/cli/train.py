@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> None:
         parse(resume_training, arguments, "train")
         return
     from sdil.algorithms import find_learner  # PyTorch: seconds, which --help need not wait for
+    from sdil.arguments import read_run
+    from sdil.cli.chosen import print_chosen
     from sdil.runs import train
 
     name, *rest = arguments
@@ -78,6 +80,8 @@ def main(arguments: list[str]) -> None:
                 on_epoch=on_epoch,
                 named=name,
             )
+        if not options.as_json and out == next(iter(runs.values())):
+            print_chosen(read_run(out)["data"])
         if several is not None and options.as_json:
             answers.append({"seed": seed, **_answer(done)})
         else:

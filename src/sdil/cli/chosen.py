@@ -1,0 +1,37 @@
+"""Of other people's data: which episodes `--clean` came to, as commands print it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sdil.cli.console import plain
+from sdil.demonstrations import Demonstrations
+from sdil.formats.data import is_source, load_demonstrations
+from sdil.formats.origin import Imported
+
+_WIDTH = 80
+_LONGEST = 36  # letters of what was said with --clean
+
+
+def print_chosen(data: str, demos: Demonstrations | None = None) -> None:
+    """Which episodes of a source are trusted; of a folder of demonstrations nothing is said."""
+    if not is_source(data):
+        return
+    demos = load_demonstrations(data) if demos is None else demos
+    assert isinstance(demos, Imported)
+    said = demos.origin.choices.get("clean", "")
+    print(say_clean(said, demos.clean.ids, len(demos.clean) + len(demos.noisy)))
+
+
+def say_clean(said: str, ids: Sequence[str], total: int) -> str:
+    """How many of all episodes are clean, and as many of their names as a line has room for."""
+    said = " ".join(plain(said).split())
+    said = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+    head = f"clean: {len(ids)} of {total} episodes ({said})"
+    names = [plain(name) for name in ids[:_WIDTH]]
+    for shown in range(len(names), 0, -1):
+        rest = len(ids) - shown
+        line = f"{head}: {', '.join(names[:shown])}" + (f", ... and {rest} more" if rest else "")
+        if len(line) <= _WIDTH:
+            return line
+    return head
