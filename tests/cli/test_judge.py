@@ -304,6 +304,19 @@ def test_it_says_which_episodes_are_clean(judged_table, capsys):
     assert "clean: 2 of 12 episodes (0-1): ep_0, ep_1" in capsys.readouterr().out.splitlines()
 
 
+def test_a_table_without_an_order_of_steps_is_said_to_be_one(judged_table, tmp_path, capsys):
+    note = "note: no column orders the steps: the file's order is taken ({} names one)"
+    assert note.format("?time=") in judged_table[1].splitlines()
+    bare = write_steps(tmp_path / "bare.csv", ordered=False)
+    ordered = write_steps(tmp_path / "ordered.csv")
+    for data, told in ((bare, 1), (ordered, 0)):
+        for command in (["inspect"], ["import", "--clean", "0-3", "--out", tmp_path / data.stem]):
+            assert run(*command[:1], data, *command[1:]) == 0
+            assert capsys.readouterr().out.splitlines().count(note.format("--time")) == told
+        assert run("inspect", data, "--json") == 0
+        assert len(json.loads(capsys.readouterr().out)["notes"]) == told
+
+
 def test_a_line_names_as_many_clean_episodes_as_it_has_room_for():
     names = [f"ep_{i}" for i in range(12)]
     said = say_clean("success and steps < 300", names, 40)

@@ -1,8 +1,9 @@
-"""Of other people's data: which episodes `--clean` came to, as commands print it."""
+"""Of other people's data: which episodes `--clean` came to, and in what order steps are taken."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sdil.cli.console import plain
 from sdil.demonstrations import Demonstrations
@@ -21,6 +22,20 @@ def print_chosen(data: str, demos: Demonstrations | None = None) -> None:
     assert isinstance(demos, Imported)
     said = demos.origin.choices.get("clean", "")
     print(say_clean(said, demos.clean.ids, len(demos.clean) + len(demos.noisy)))
+    print_notes(demos.origin.about, "?time=")
+
+
+def notes_of(about: Mapping[str, Any], how: str = "--time") -> list[str]:
+    """What was taken for granted of a source; `how` a column is named that orders the steps."""
+    if about.get("time_column", "") is not None:
+        return []
+    return [f"no column orders the steps: the file's order is taken ({how} names one)"]
+
+
+def print_notes(about: Mapping[str, Any], how: str = "--time") -> None:
+    """The same, a line for each."""
+    for note in notes_of(about, how):
+        print(f"note: {note}")
 
 
 def say_clean(said: str, ids: Sequence[str], total: int) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from sdil.cli.answers import print_wrapped
+from sdil.cli.chosen import notes_of, print_notes
 from sdil.cli.console import parse, plain, print_json, print_table, progress
 from sdil.formats.importing import import_source
 from sdil.formats.reading import Reading, open_reading
@@ -101,6 +102,7 @@ def import_(
                 "out": str(out),
                 "format": reading.source.format,
                 "chosen": done.chosen,
+                "notes": notes_of(reading.source.about),
                 "episodes": done.episodes,
                 "steps": done.steps,
                 "resumed": done.resumed,
@@ -113,6 +115,7 @@ def import_(
     if done.resumed:
         print(f"went on after {done.resumed} episodes that were written before")
     print_wrapped(done.chosen)
+    print_notes(reading.source.about)
     print_table(
         f"{reading.source.format} {reading.source.location}",
         ["", *done.episodes],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sdil.cli.answers import print_wrapped
+from sdil.cli.chosen import notes_of, print_notes
 from sdil.cli.console import plain, print_json, print_table, progress
 from sdil.errors import InputError
 from sdil.formats.oddities import find_oddities
@@ -54,6 +55,7 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
         print_wrapped(("would be " if guess else "") + sets[2] + guess)
     if unclear:
         print_wrapped(unclear)
+    print_notes(source.about)
     for sentence in odd:
         print_wrapped(f"odd: {sentence}")
     if not odd and not unclear:
@@ -212,6 +214,7 @@ def _as_json(
         "chosen": None if sets is None else sets[2],
         "guessed": bool(guess),
         "unclear": unclear or None,
+        "notes": notes_of(source.about),
         "odd": odd,
         "command": command,
     }
