@@ -281,6 +281,8 @@ def test_a_set_that_may_be_all_good_is_kept_whole(place, curate, capsys, monkeyp
         (["--keep-above", 0, "--by", "luck"], "invalid choice"),
         (["--keep-above", 0, "--seed", -1], "--seed lies between"),
         (["--keep-above", 0, "--threads", 0], "--threads must be at least 1"),
+        (["--weights", "--to", "trim:x.csv"], "--to trim lists what to leave out, and --weights"),
+        (["--weights", "--to", "delete-command"], "give --keep-above or --keep-share in the place"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(curate, options, message, capsys):

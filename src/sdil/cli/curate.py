@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -111,6 +111,8 @@ def curate(
         raise InputError(f"{selection} does not exist; the page of `sdil report` downloads it")
     check_seed(seed)
     set_threads(threads)
+    if weights:
+        _refuse_leaving_out(to)
     if out is None and not to:
         raise InputError("say what to write: --out FOLDER, --to same:PATH or both")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
@@ -241,6 +243,18 @@ def _check(demos: Demonstrations, curated: Curated, out: Path | None, seed: int)
     about = out / "curated.json"
     write_json(about, {**read_json(about, what="a curated folder"), "helped": asdict(helped)})
     return helped
+
+
+def _refuse_leaving_out(to: Sequence[str]) -> None:
+    """A list of what to leave out says nothing where every step is kept."""
+    kinds = [text.partition(":")[0] for text in to]
+    for kind in ("trim", "delete-command"):
+        if kind in kinds:
+            raise InputError(
+                f"--to {kind} lists what to leave out, and --weights leaves nothing out: give "
+                "--keep-above or --keep-share in the place of --weights, or write the weights with "
+                "--to same:PATH (of LeRobot: weights:PATH)"
+            )
 
 
 def _refuse_touching(data: str, out: Path) -> None:
