@@ -317,6 +317,15 @@ def test_a_table_without_an_order_of_steps_is_said_to_be_one(judged_table, tmp_p
         assert len(json.loads(capsys.readouterr().out)["notes"]) == told
 
 
+def test_help_names_the_options_of_other_peoples_data(capsys):
+    assert run("judge", "--help") == 0
+    text = capsys.readouterr().out
+    for option in ("data", "out", "clean", "features", "actions", "image-size", "every", "json"):
+        assert f"\n  --{option} " in text
+    assert "sdil inspect PATH" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_a_line_names_as_many_clean_episodes_as_it_has_room_for():
     names = [f"ep_{i}" for i in range(12)]
     said = say_clean("success and steps < 300", names, 40)

@@ -31,6 +31,7 @@ from sdil.cli.fitting import (
     data_of,
     parse_fields,
     preset_of,
+    print_options,
     telling,
 )
 from sdil.cli.health import health_for, print_health
@@ -266,4 +267,8 @@ def _print_help() -> None:
         )
         text = f"  {name:<12} {inner}{first_line} ({about})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
-    print("\nsdil judge JUDGE --help lists every hyper-parameter.")
+    print()
+    print_options(JudgeOptions)
+    print("\nsdil judge JUDGE --help lists the hyper-parameters and defaults too; of other")
+    print("people's data, sdil inspect PATH says what --clean, --features and --actions may")
+    print("name, and sdil import --help how.")
