@@ -103,7 +103,7 @@ def test_an_episode_that_cannot_be_read_is_odd(tmp_path):
 def test_inspect_says_all_of_it(tmp_path, capsys):
     path = write_robomimic(tmp_path / "lift.hdf5")
     assert main(["inspect", str(path)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.replace("\\\n", " ").split())
     for words in (
         "6 episodes, 69 steps; lengths 9 to 14",
         "filter keys: better (2), better_operator_1 (3), worse (1), worse_operator_2 (3)",

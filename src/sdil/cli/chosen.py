@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sdil.cli.console import plain
+from sdil.cli.console import WIDTH, plain
 from sdil.demonstrations import Demonstrations
 from sdil.formats.data import is_source, load_demonstrations
 from sdil.formats.origin import Imported
 
-_WIDTH = 80
 _LONGEST = 36  # letters of what was said with --clean
 
 
@@ -43,10 +42,10 @@ def say_clean(said: str, ids: Sequence[str], total: int) -> str:
     said = " ".join(plain(said).split())
     said = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
     head = f"clean: {len(ids)} of {total} episodes ({said})"
-    names = [plain(name) for name in ids[:_WIDTH]]
+    names = [plain(name) for name in ids[:WIDTH]]
     for shown in range(len(names), 0, -1):
         rest = len(ids) - shown
         line = f"{head}: {', '.join(names[:shown])}" + (f", ... and {rest} more" if rest else "")
-        if len(line) <= _WIDTH:
+        if len(line) <= WIDTH:
             return line
     return head

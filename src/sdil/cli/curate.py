@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from sdil.choosing import By
 from sdil.cli.console import (
     check_seed,
     parse,
-    plain,
+    print_command,
     print_json,
+    print_wrapped,
     progress,
     set_threads,
 )
@@ -213,7 +215,8 @@ def curate(
     if not as_json:
         show_kept(curated, summary, weights)
         if out is not None:
-            print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+            print_wrapped(f"written to {out}; look at it with:")
+            print_command(f"sdil inspect {shlex.quote(str(out))}")
         show_written(written)
     helped = None if no_check else _check(demos, curated, out, seed)
     if as_json:

@@ -8,9 +8,15 @@ from typing import Annotated
 
 import tyro
 
-from sdil.cli.answers import print_wrapped
 from sdil.cli.chosen import notes_of, print_notes
-from sdil.cli.console import parse, plain, print_json, print_table, progress
+from sdil.cli.console import (
+    parse,
+    print_command,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress,
+)
 from sdil.formats.importing import import_source
 from sdil.formats.reading import Reading, open_reading
 from sdil.formats.recognise import NAMES, Address, parse_address
@@ -126,8 +132,8 @@ def import_(
     )
     _say_names(reading)
     place = shlex.quote(str(out))
-    print(plain(f"written to {out}; which steps are good:"))
-    print(plain(f"  sdil judge --data {place} --out {place}-judged"))
+    print_wrapped(f"written to {out}; which steps are good:")
+    print_command(f"sdil judge --data {place} --out {place}-judged")
 
 
 def _say_names(reading: Reading) -> None:

@@ -15,9 +15,16 @@ import tyro
 
 from sdil.algorithms import JUDGES, find_judge, make_judge
 from sdil.arguments import read_run
-from sdil.cli.answers import answers_of, print_wrapped
+from sdil.cli.answers import answers_of
 from sdil.cli.chosen import print_chosen
-from sdil.cli.console import parse, plain, print_json, print_table
+from sdil.cli.console import (
+    parse,
+    plain,
+    print_command,
+    print_json,
+    print_table,
+    print_wrapped,
+)
 from sdil.cli.fitting import (
     Actions,
     Clean,
@@ -233,14 +240,15 @@ def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label]
             ],
             text_columns=4,
         )
-        print(plain(f"answer them in a page: sdil review {shlex.quote(str(out))} --labels FILE"))
-    print(plain(f"written to {out}; the worst and best segments:"))
+        print("answer them in a page:")
+        print_command(f"sdil review {shlex.quote(str(out))} --labels FILE")
+    print_wrapped(f"written to {out}; the worst and best segments:")
     if is_source(data):  # the judgement remembers it, and what was chosen of it
-        print(plain(f"  sdil score {shlex.quote(str(out))}"))
+        print_command(f"sdil score {shlex.quote(str(out))}")
         return
     place = Path(data)
     near = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
-    print(plain(f"  sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}"))
+    print_command(f"sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}")
 
 
 _QUESTIONS = {

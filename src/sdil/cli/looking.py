@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sdil.cli.answers import print_wrapped
 from sdil.cli.chosen import notes_of, print_notes
-from sdil.cli.console import plain, print_json, print_table, progress
+from sdil.cli.console import print_command, print_json, print_table, print_wrapped, progress
 from sdil.errors import InputError
 from sdil.formats.oddities import look_over
 from sdil.formats.reading import Reading
@@ -64,7 +63,7 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
     if not odd and not unclear:
         print("nothing odd was found")
     print_wrapped(f"{_before_import(reading, missing, broken, bool(unclear))}:")
-    print(plain(f"  {command}"))
+    print_command(command)
 
 
 def suggest_clean(source: Source) -> tuple[str, str]:
@@ -132,7 +131,7 @@ def import_command(address: Address, missing: str | None = None) -> str:
 
 def _print_head(source: Source) -> None:
     lengths = np.array([e.steps for e in source.episodes])
-    print(plain(f"{source.location}: {source.format}"))
+    print_wrapped(f"{source.location}: {source.format}")
     said = [
         f"{key} {_short(value)}"
         for key, value in source.about.items()
@@ -143,7 +142,7 @@ def _print_head(source: Source) -> None:
         said.insert(0, f"environment {_short(made['env_name'])}")
     if said:
         print_wrapped(", ".join(said)[:400])
-    print(
+    print_wrapped(
         f"{len(lengths)} episodes, {int(lengths.sum())} steps; lengths {lengths.min()} to "
         f"{lengths.max()}, half of them up to {int(np.median(lengths))}"
     )

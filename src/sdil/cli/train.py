@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from sdil.cli.console import parse, plain, print_json
+from sdil.cli.console import parse, plain, print_json, print_wrapped
 from sdil.cli.fitting import (
     Actions,
     Clean,
@@ -187,7 +187,6 @@ def resume_training(
 def _report(done: Finished, json: bool, verbose: bool) -> None:
     """In three lines; tables behind --verbose."""
     from sdil.arguments import read_run
-    from sdil.cli.answers import print_wrapped
 
     if json:
         print_json(_answer(done))
