@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import warnings
 
 import numpy as np
@@ -12,7 +13,14 @@ from test_cli import run
 
 import sdil
 from sdil.cli import main
-from sdil.cli.console import plain, print_json, print_table, progress
+from sdil.cli.console import (
+    plain,
+    print_command,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress,
+)
 
 NASTY = [
     "[/x] team",
@@ -118,7 +126,7 @@ def test_groups_ids_and_paths_of_demonstrations_are_text(tmp_path, capsys):
     assert run("train", "weighted-bc", "--data", data, "--out", judgement, *short) == 0
     capsys.readouterr()
     assert run("inspect", data) == 0
-    assert "task [bold]mine[/bold]" in capsys.readouterr().out
+    assert "task [bold]mine[/bold]" in " ".join(capsys.readouterr().out.split())
     assert run("score", judgement, "--data", data) == 0
     said = capsys.readouterr().out
     assert "[bold]4[/bold]\\x9b31m" in said
@@ -128,3 +136,34 @@ def test_groups_ids_and_paths_of_demonstrations_are_text(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "[/x] team" in said
     assert "[red]A[/red]" in said
+
+
+def test_a_long_command_is_printed_in_lines_that_a_shell_takes(capsys):
+    words = ["sdil", "import", "my steps.csv", "--clean", "success and steps < 300"]
+    words += ["--features", "obs_0,obs_1,obs_2", "--json", "--out", "demos/my steps"]
+    print_command(shlex.join(words))
+    text = capsys.readouterr().out
+    first, second = text.splitlines()
+    assert first.endswith(" --clean 'success and steps < 300' \\")
+    assert second.startswith("      --features obs_0,obs_1,obs_2 --json ")
+    assert max(map(len, text.splitlines())) <= 80
+    assert shlex.split(text.replace("\\\n", "")) == words
+    print_command("sdil score j")
+    assert capsys.readouterr().out == "  sdil score j\n"
+
+
+def test_sentences_are_wrapped_and_names_stay_whole(capsys):
+    path = "/a" * 45
+    print_wrapped(f"written to {path}; {'many words ' * 12}")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["written to", f"  {path};"]
+    assert len(lines) == 4
+    assert max(map(len, lines[2:])) <= 80
+
+
+def test_a_folder_of_many_words_is_inspected_in_80_columns(demos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    sdil.save_demonstrations(demos, "mine", origin={"by": "a person who says very much " * 5})
+    assert main(["inspect", "mine"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []

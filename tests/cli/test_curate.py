@@ -185,7 +185,9 @@ def test_it_says_whether_it_helped(curate, capsys, monkeypatch):
     assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
     assert all(f"│ {name}" in text for name in ("clean", "all", "curated", "weighted", "random"))
     noted = json.loads((out / "curated.json").read_text())["helped"]
-    assert noted["sentence"] in text
+    assert noted["sentence"] in " ".join(text.split())
+    told = text[text.index("does it help?") :].splitlines()
+    assert max(map(len, told)) <= 80
     assert f"recommended: clean {'alone' if noted['recommended'] == 'clean' else '+ '}" in text
     assert (noted["groups"], noted["folds"], noted["seed"]) == (12, 10, 3)
     if noted["recommended"] == "weighted":
@@ -281,6 +283,8 @@ def test_a_set_that_may_be_all_good_is_kept_whole(place, curate, capsys, monkeyp
         (["--keep-above", 0, "--by", "luck"], "invalid choice"),
         (["--keep-above", 0, "--seed", -1], "--seed lies between"),
         (["--keep-above", 0, "--threads", 0], "--threads must be at least 1"),
+        (["--weights", "--to", "trim:x.csv"], "--to trim lists what to leave out, and --weights"),
+        (["--weights", "--to", "delete-command"], "give --keep-above or --keep-share in the place"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(curate, options, message, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -10,12 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
 
 import sdil
 from sdil.cli import main
+from sdil.cli.chosen import say_clean
 from sdil.cli.judge import _report
 from sdil.explanation.record import Explanation
 from sdil.runs import Finished
@@ -261,3 +264,74 @@ def test_killed_it_goes_on(folder, tmp_path):
 def test_a_judgement_that_is_not_there_is_said_so(tmp_path, capsys):
     assert main(["score", str(tmp_path / "nothing")]) == 2
     assert "nothing does not exist" in capsys.readouterr().err
+
+
+def write_steps(path, *, ordered=True):
+    """A table of 12 episodes, of which every third succeeded."""
+    random = np.random.default_rng(0)
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        names = ["episode", "step", "obs_a", "obs_b", "action_0", "success"]
+        table.writerow(names if ordered else [n for n in names if n != "step"])
+        for episode in range(12):
+            for step in range(6):
+                seen, good = random.normal(size=2).round(3), episode % 3 == 0
+                done = round(-seen[0] if good else random.normal(), 3)
+                row = [f"ep_{episode}", step, *seen, done, int(good)]
+                table.writerow(row if ordered else [*row[:1], *row[2:]])
+    return path
+
+
+@pytest.fixture(scope="module")
+def judged_table(tmp_path_factory):
+    """A judgement of a table without a column for the order of steps, and what was printed."""
+    place = tmp_path_factory.mktemp("table")
+    data, out = write_steps(place / "steps.csv", ordered=False), place / "judgement"
+    words, said = ["--data", data, "--out", out], io.StringIO()
+    with redirect_stdout(said):
+        assert run("judge", "dwbc", *words, "--clean", "success and steps < 30") == 0
+    return out, said.getvalue()
+
+
+def test_it_says_which_episodes_are_clean(judged_table, capsys):
+    out, said = judged_table
+    lines = said.splitlines()
+    clean = "clean: 4 of 12 episodes (success and steps < 30): ep_0, ep_3, ep_6, ep_9"
+    assert clean in lines
+    assert run("score", out) == 0
+    assert "clean: " not in capsys.readouterr().out  # it is what was judged
+    assert run("score", out, "--clean", "0-1") == 0
+    assert "clean: 2 of 12 episodes (0-1): ep_0, ep_1" in capsys.readouterr().out.splitlines()
+
+
+def test_a_table_without_an_order_of_steps_is_said_to_be_one(judged_table, tmp_path, capsys):
+    note = "note: no column orders the steps: the file's order is taken ({} names one)"
+    assert note.format("?time=") in judged_table[1].splitlines()
+    bare = write_steps(tmp_path / "bare.csv", ordered=False)
+    ordered = write_steps(tmp_path / "ordered.csv")
+    for data, told in ((bare, 1), (ordered, 0)):
+        for command in (["inspect"], ["import", "--clean", "0-3", "--out", tmp_path / data.stem]):
+            assert run(*command[:1], data, *command[1:]) == 0
+            assert capsys.readouterr().out.splitlines().count(note.format("--time")) == told
+        assert run("inspect", data, "--json") == 0
+        assert len(json.loads(capsys.readouterr().out)["notes"]) == told
+
+
+def test_help_names_the_options_of_other_peoples_data(capsys):
+    assert run("judge", "--help") == 0
+    text = capsys.readouterr().out
+    for option in ("data", "out", "clean", "features", "actions", "image-size", "every", "json"):
+        assert f"\n  --{option} " in text
+    assert "sdil inspect PATH" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_line_names_as_many_clean_episodes_as_it_has_room_for():
+    names = [f"ep_{i}" for i in range(12)]
+    said = say_clean("success and steps < 300", names, 40)
+    assert said.startswith("clean: 12 of 40 episodes (success and steps < 300): ep_0, ep_1, ")
+    shown = said.count("ep_")
+    assert said.endswith(f", ... and {12 - shown} more")
+    assert 70 < len(said) <= 80
+    assert say_clean("x" * 99, ["y" * 99], 2) == f"clean: 1 of 2 episodes ({'x' * 33}...)"
+    assert say_clean("a\nb", ["1"], 2).isprintable()

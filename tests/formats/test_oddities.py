@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def test_an_episode_that_cannot_be_read_is_odd(tmp_path):
 def test_inspect_says_all_of_it(tmp_path, capsys):
     path = write_robomimic(tmp_path / "lift.hdf5")
     assert main(["inspect", str(path)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.replace("\\\n", " ").split())
     for words in (
         "6 episodes, 69 steps; lengths 9 to 14",
         "filter keys: better (2), better_operator_1 (3), worse (1), worse_operator_2 (3)",
@@ -120,8 +121,6 @@ def test_inspect_says_all_of_it(tmp_path, capsys):
 
 
 def test_the_command_that_inspect_prints_works(tmp_path, capsys, monkeypatch):
-    import shlex
-
     monkeypatch.chdir(tmp_path)
     path = write_table(tmp_path / "my steps.csv")
     assert main(["inspect", str(path), "--json"]) == 0
@@ -150,3 +149,28 @@ def test_options_for_other_data_are_refused_for_a_folder(tmp_path, capsys):
     assert main(["inspect", str(tmp_path / "mine")]) == 0
     assert main(["inspect", str(tmp_path / "mine"), "--clean", "0"]) == 2
     assert "has no use for --clean" in capsys.readouterr().err
+
+
+def test_what_the_printed_command_lacks_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    columns = {"episode": np.repeat([0, 1, 2], 6), "step": np.tile(np.arange(6), 3)}
+    columns |= {"speed": np.arange(18.0), "steer": np.arange(18.0) ** 2}
+    write_table(tmp_path / "t.csv", columns)
+    assert main(["inspect", "t.csv"]) == 0
+    said = capsys.readouterr().out
+    assert "import it with this, NAMES being the features that say what is done:\n" in said
+    command = said.splitlines()[-1]
+    assert "--actions NAMES" in command
+    assert main(shlex.split(command.replace("NAMES", "steer"))[1:]) == 0
+    capsys.readouterr()
+    broken = {**columns, "step": np.tile(np.arange(6), 3) // np.repeat([1, 2, 1], 6)}
+    write_table(tmp_path / "b.csv", {**broken, "action": broken["speed"]})
+    assert main(["inspect", "b.csv"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("have the same step") == 1
+    assert "import it with this, once 1 can be read, or --noisy names episodes without;" in said
+    assert main(["inspect", "b.csv", "--clean", "0", "--noisy", "2"]) == 0
+    command = capsys.readouterr().out.partition("import it with:\n")[2]
+    assert main(shlex.split(command)[1:]) == 0
+    assert main(["inspect", "b.csv", "--clean", "nobody"]) == 0
+    assert "once that is mended: it fails as it stands:" in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 from sdil.arguments import data_of_run, read_run
 from sdil.choosing import GoodShareLike
-from sdil.cli.console import plain
 from sdil.demonstrations import Demonstrations
 from sdil.formats.data import is_source, with_choices
 from sdil.formats.recognise import parse_address
@@ -77,8 +75,3 @@ def answers_of(fitted: FittedJudge) -> dict[str, Any]:
         else {"point": share.point, "low": share.low, "high": share.high},
         "odd": dict(fitted.odd),
     }
-
-
-def print_wrapped(text: str) -> None:
-    """A sentence in lines of 80 characters; further ones are indented."""
-    print(textwrap.fill(plain(text), 80, subsequent_indent="  ", break_on_hyphens=False))

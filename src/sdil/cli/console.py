@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -25,6 +26,8 @@ from sdil.plain import plain as plain
 from sdil.progress import showing
 
 Result = TypeVar("Result")
+WIDTH = 80
+"""Columns of a terminal that is taken for granted."""
 
 _UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{DIRECTIONS}\ud800-\udfff]")
 
@@ -93,6 +96,37 @@ def print_json(value: Any) -> None:
     """Print for a program to read; a terminal is not steered by it either."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     print(_UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def print_wrapped(text: str) -> None:
+    """A sentence in lines of 80 characters; further ones are indented, and a name is left whole:
+    it is there to be typed."""
+    print(
+        textwrap.fill(
+            plain(text),
+            WIDTH,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    )
+
+
+def print_command(command: str) -> None:
+    """A command to be run as it is printed; where it is long, in several lines of a shell."""
+    parts: list[str] = []  # an option stays with its value
+    for word in (shlex.quote(plain(word)) for word in shlex.split(command)):
+        if parts and parts[-1].startswith("--") and " " not in parts[-1] and word[:2] != "--":
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    line, lines = " ", []
+    for part in parts:
+        if len(line) + len(part) + 3 > WIDTH and line.strip():  # a space before, " \\" behind
+            lines.append(line)
+            line = "     "
+        line += f" {part}"
+    print(" \\\n".join([*lines, line]))
 
 
 def show(value: Any) -> str:

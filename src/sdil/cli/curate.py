@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,8 +16,9 @@ from sdil.choosing import By
 from sdil.cli.console import (
     check_seed,
     parse,
-    plain,
+    print_command,
     print_json,
+    print_wrapped,
     progress,
     set_threads,
 )
@@ -111,10 +113,13 @@ def curate(
         raise InputError(f"{selection} does not exist; the page of `sdil report` downloads it")
     check_seed(seed)
     set_threads(threads)
+    if weights:
+        _refuse_leaving_out(to)
     if out is None and not to:
         raise InputError("say what to write: --out FOLDER, --to same:PATH or both")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
     from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
+    from sdil.cli.chosen import print_chosen
     from sdil.cli.export import show_written
     from sdil.cli.health import health_for, print_health, refuse_unhealthy
     from sdil.cli.helped import show_helped
@@ -173,6 +178,8 @@ def curate(
     made = {"run": str(run), "learner": name, "data": str(data), "set": which, **rule}
     source = origin_of(data)
     if not as_json:
+        if clean is not None:
+            print_chosen(data, demos)
         print_health(health)
 
     def write_more(folder: Path) -> None:
@@ -208,7 +215,8 @@ def curate(
     if not as_json:
         show_kept(curated, summary, weights)
         if out is not None:
-            print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+            print_wrapped(f"written to {out}; look at it with:")
+            print_command(f"sdil inspect {shlex.quote(str(out))}")
         show_written(written)
     helped = None if no_check else _check(demos, curated, out, seed)
     if as_json:
@@ -238,6 +246,18 @@ def _check(demos: Demonstrations, curated: Curated, out: Path | None, seed: int)
     about = out / "curated.json"
     write_json(about, {**read_json(about, what="a curated folder"), "helped": asdict(helped)})
     return helped
+
+
+def _refuse_leaving_out(to: Sequence[str]) -> None:
+    """A list of what to leave out says nothing where every step is kept."""
+    kinds = [text.partition(":")[0] for text in to]
+    for kind in ("trim", "delete-command"):
+        if kind in kinds:
+            raise InputError(
+                f"--to {kind} lists what to leave out, and --weights leaves nothing out: give "
+                "--keep-above or --keep-share in the place of --weights, or write the weights with "
+                "--to same:PATH (of LeRobot: weights:PATH)"
+            )
 
 
 def _refuse_touching(data: str, out: Path) -> None:

@@ -13,7 +13,7 @@ import tyro
 from sdil.algorithms import load_judging
 from sdil.choosing import By, GoodShareLike
 from sdil.cli.answers import data_for, fitted_of, good_share_for, unknown_of
-from sdil.cli.console import parse, plain, print_json
+from sdil.cli.console import parse, plain, print_json, print_wrapped
 from sdil.cli.exporting import TO_HELP, Exporting, Written, prepare
 from sdil.cli.health import health_for, print_health, refuse_unhealthy
 from sdil.curation import SHORTEST, NothingKeptError, curate
@@ -214,6 +214,6 @@ def show_written(written: list[Written]) -> None:
     """What was written, and what to do with it."""
     for one in written:
         place = "" if one.path is None else f"written to {one.path}: "
-        print(plain(f"{place}{one.says}"))
+        print_wrapped(f"{place}{one.says}")
         if one.command is not None:
             print(plain(one.command, lines=True))

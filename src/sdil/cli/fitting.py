@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,6 +83,16 @@ def parse_fields(
     chosen = parse(together, arguments, command)
     fields = {f.name: getattr(chosen.configured, f.name) for f in dataclasses.fields(kind)}
     return kind(**fields), options(**{f.name: getattr(chosen, f.name) for f in own})
+
+
+def print_options(options: type[Any]) -> None:
+    """What every learner or judge takes, with what each option is for."""
+    print("options:")
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        said = [about for about in getattr(hint, "__metadata__", ()) if hasattr(about, "help")]
+        flag = "--" + str((said and said[0].name) or name).replace("_", "-")
+        text = f"  {flag:<12} {(said and said[0].help) or ''}"
+        print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
 
 
 def _with_limits(configured: Any) -> Any:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sdil.algorithms import make_judge
 from sdil.arguments import read_run
-from sdil.cli.answers import fitted_of, print_wrapped
-from sdil.cli.console import progress
+from sdil.cli.answers import fitted_of
+from sdil.cli.console import print_wrapped, progress
 from sdil.demonstrations import Demonstrations, split_groups
 from sdil.errors import InputError
 from sdil.judges.health import Health, health_of, in_halves

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sdil.cli.answers import fitted_of, good_share_for, unknown_of
-from sdil.cli.console import plain, print_table, show
+from sdil.cli.console import print_table, print_wrapped, show
 from sdil.curation import curate
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -115,10 +115,10 @@ def show_helped(helped: Helped) -> None:
             "all, curated, weighted: clean with all noisy steps, those kept, all weighed;\n"
             f"random: as much left out, or the same weights dealt, at random, best of {DRAWS}"
         )
-    print(plain(helped.sentence))
+    print_wrapped(helped.sentence)
     if helped.recommended is not None:
         how = helped.power, helped.at_most
-        print(f"recommended: {recommendation(helped.recommended, *how)}")
+        print_wrapped(f"recommended: {recommendation(helped.recommended, *how)}")
 
 
 def recommendation(row: str, power: float | None, at_most: float | None) -> str:

@@ -8,8 +8,15 @@ from typing import Annotated
 
 import tyro
 
-from sdil.cli.answers import print_wrapped
-from sdil.cli.console import parse, plain, print_json, print_table, progress
+from sdil.cli.chosen import notes_of, print_notes
+from sdil.cli.console import (
+    parse,
+    print_command,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress,
+)
 from sdil.formats.importing import import_source
 from sdil.formats.reading import Reading, open_reading
 from sdil.formats.recognise import NAMES, Address, parse_address
@@ -101,6 +108,7 @@ def import_(
                 "out": str(out),
                 "format": reading.source.format,
                 "chosen": done.chosen,
+                "notes": notes_of(reading.source.about),
                 "episodes": done.episodes,
                 "steps": done.steps,
                 "resumed": done.resumed,
@@ -113,6 +121,7 @@ def import_(
     if done.resumed:
         print(f"went on after {done.resumed} episodes that were written before")
     print_wrapped(done.chosen)
+    print_notes(reading.source.about)
     print_table(
         f"{reading.source.format} {reading.source.location}",
         ["", *done.episodes],
@@ -123,8 +132,8 @@ def import_(
     )
     _say_names(reading)
     place = shlex.quote(str(out))
-    print(plain(f"written to {out}; which steps are good:"))
-    print(plain(f"  sdil judge --data {place} --out {place}-judged"))
+    print_wrapped(f"written to {out}; which steps are good:")
+    print_command(f"sdil judge --data {place} --out {place}-judged")
 
 
 def _say_names(reading: Reading) -> None:

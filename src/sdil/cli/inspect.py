@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
-from sdil.cli.console import parse, plain, print_json, print_table, show
+from sdil.cli.console import WIDTH, parse, plain, print_json, print_table, print_wrapped, show
 from sdil.cli.looking import look_at
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
@@ -90,7 +91,7 @@ def _inspect_folder(folder: Path, as_json: bool, check: bool) -> None:
             return
         _show_report(report)
         parts = [p.parent for p in sorted(folder.glob("*/sdil.json"))]
-        print(plain(f"sets of demonstrations: {', '.join(map(str, parts))}"))
+        print_wrapped(f"sets of demonstrations: {', '.join(map(str, parts))}")
         return
     about, demos = describe(folder), load_demonstrations(folder, check=check)
     truth = load_truth(folder)
@@ -103,11 +104,12 @@ def _inspect_folder(folder: Path, as_json: bool, check: bool) -> None:
         return
     made = ", ".join(f"{k} {v}" for k, v in about["origin"].items() if v is not None)
     known = [f"{key} {about[key]}" for key in ("task", "environment") if about[key] is not None]
-    print(plain(f"{folder}: {', '.join(known) or 'no task or environment is known'}"))
+    print_wrapped(f"{folder}: {', '.join(known) or 'no task or environment is known'}")
     if made:
-        print(plain(f"made with {made}"))
-    print(f"observation {plain(demos.spaces.observation, lines=True)}")
-    print(f"action      {plain(demos.spaces.action, lines=True)}\n")
+        print_wrapped(f"made with {made}")
+    _print_space("observation", demos.spaces.observation)
+    _print_space("action     ", demos.spaces.action)
+    print()
     names = ("clean", "noisy")
     rows = [
         [label, *(show(summary[name][key]) for name in names)]
@@ -125,9 +127,17 @@ def _inspect_folder(folder: Path, as_json: bool, check: bool) -> None:
     if about["fingerprint"] is None:
         print("not checked: the folder is of a version that wrote no fingerprint")
     elif not (check or are_frames_checked(about)):
-        print("checked but for the frames: all else is what was written; --check reads them too")
+        print_wrapped(
+            "checked but for the frames: all else is what was written; --check reads them too"
+        )
     else:  # or it would not have been loaded
         print("checked: the data is what was written")
+
+
+def _print_space(name: str, space: object) -> None:
+    """A space, whose own lines stay and are wrapped, too."""
+    for line in f"{name} {plain(space, lines=True)}".split("\n"):
+        print(textwrap.fill(line, WIDTH, subsequent_indent=" " * 12) or line)
 
 
 def _find_report(folder: Path) -> dict[str, Any] | None:
@@ -159,7 +169,7 @@ def _show_report(report: dict[str, Any]) -> None:
         [band["sofa"], str(band["stays"]), str(band["died"])] for band in report["outcome_by_sofa"]
     ]
     print_table("outcome by highest SOFA around onset", ["SOFA", "stays", "died"], rows)
-    print(plain(report["cells"]))
+    print_wrapped(report["cells"])
 
 
 _MOST_ACTIONS_SHOWN = 10_000

@@ -15,8 +15,16 @@ import tyro
 
 from sdil.algorithms import JUDGES, find_judge, make_judge
 from sdil.arguments import read_run
-from sdil.cli.answers import answers_of, print_wrapped
-from sdil.cli.console import parse, plain, print_json, print_table
+from sdil.cli.answers import answers_of
+from sdil.cli.chosen import print_chosen
+from sdil.cli.console import (
+    parse,
+    plain,
+    print_command,
+    print_json,
+    print_table,
+    print_wrapped,
+)
 from sdil.cli.fitting import (
     Actions,
     Clean,
@@ -30,6 +38,7 @@ from sdil.cli.fitting import (
     data_of,
     parse_fields,
     preset_of,
+    print_options,
     telling,
 )
 from sdil.cli.health import health_for, print_health
@@ -199,6 +208,7 @@ def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label]
         print_json({"judgement": str(done.folder), "data": data, **summary, **as_json(done)})
         return
     print(plain(f"judged by {fitted.name} in {done.seconds:.1f} s"))
+    print_chosen(data, demos)
     print_health(health)
     for output, question in _QUESTIONS.items():
         rows = [
@@ -230,14 +240,15 @@ def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label]
             ],
             text_columns=4,
         )
-        print(plain(f"answer them in a page: sdil review {shlex.quote(str(out))} --labels FILE"))
-    print(plain(f"written to {out}; the worst and best segments:"))
+        print("answer them in a page:")
+        print_command(f"sdil review {shlex.quote(str(out))} --labels FILE")
+    print_wrapped(f"written to {out}; the worst and best segments:")
     if is_source(data):  # the judgement remembers it, and what was chosen of it
-        print(plain(f"  sdil score {shlex.quote(str(out))}"))
+        print_command(f"sdil score {shlex.quote(str(out))}")
         return
     place = Path(data)
     near = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
-    print(plain(f"  sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}"))
+    print_command(f"sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}")
 
 
 _QUESTIONS = {
@@ -264,4 +275,8 @@ def _print_help() -> None:
         )
         text = f"  {name:<12} {inner}{first_line} ({about})"
         print(textwrap.fill(text, 80, subsequent_indent=" " * 15, break_on_hyphens=False))
-    print("\nsdil judge JUDGE --help lists every hyper-parameter.")
+    print()
+    print_options(JudgeOptions)
+    print("\nsdil judge JUDGE --help lists the hyper-parameters and defaults too; of other")
+    print("people's data, sdil inspect PATH says what --clean, --features and --actions may")
+    print("name, and sdil import --help how.")

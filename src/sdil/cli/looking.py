@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from sdil.cli.answers import print_wrapped
-from sdil.cli.console import plain, print_json, print_table, progress
+from sdil.cli.chosen import notes_of, print_notes
+from sdil.cli.console import print_command, print_json, print_table, print_wrapped, progress
 from sdil.errors import InputError
-from sdil.formats.oddities import find_oddities
+from sdil.formats.oddities import look_over
 from sdil.formats.reading import Reading
 from sdil.formats.recognise import Address, parse_address
 from sdil.formats.source import Feature, Source
@@ -40,10 +41,12 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
         unclear = str(error)
     try:
         with progress("looking") as update:
-            odd = find_oddities(reading, update)
+            found = look_over(reading, update)
+        odd, broken = found.odd, found.broken
     except InputError as error:  # nothing is taken for actions, say: the rest can still be told
-        odd, unclear = [], unclear or str(error)
-    command = import_command(reading.address)
+        odd, broken, unclear = [], (), unclear or str(error)
+    missing = _missing(reading)
+    command = import_command(reading.address, missing)
     if as_json:
         print_json(_as_json(reading, sets, guess, odd, unclear, command))
         return
@@ -54,12 +57,13 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
         print_wrapped(("would be " if guess else "") + sets[2] + guess)
     if unclear:
         print_wrapped(unclear)
+    print_notes(source.about)
     for sentence in odd:
         print_wrapped(f"odd: {sentence}")
     if not odd and not unclear:
         print("nothing odd was found")
-    print("import it with:")
-    print(plain(f"  {command}"))
+    print_wrapped(f"{_before_import(reading, missing, broken, bool(unclear))}:")
+    print_command(command)
 
 
 def suggest_clean(source: Source) -> tuple[str, str]:
@@ -83,20 +87,51 @@ def suggest_clean(source: Source) -> tuple[str, str]:
     return "shortest 20%", f"{word} better ones with --clean"
 
 
-def import_command(address: Address) -> str:
-    """What imports a source as it was looked at."""
+def _missing(reading: Reading) -> str | None:
+    """The option without which it cannot be told what is done, or what is seen."""
+    for option, what in (("actions", "action"), ("features", "observation")):
+        try:
+            getattr(reading, what)
+        except InputError:
+            return None if option in reading.address.choices else option
+    return None
+
+
+def _before_import(
+    reading: Reading, missing: str | None, broken: Sequence[int], unclear: bool
+) -> str:
+    """What is to be done before the command that is printed runs as it stands."""
+    if missing is not None:
+        what = "done" if missing == "actions" else "seen"
+        return f"import it with this, NAMES being the features that say what is {what}"
+    if unclear:
+        return "import it with this, once that is mended: it fails as it stands"
+    clean, noisy, _ = reading.sets
+    names = [reading.source.episodes[i].id for i in broken if i in {*clean, *noisy}]
+    if not names:
+        return "import it with"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"import it with this, once {', '.join(names[:3])}{more} can be read, or --noisy names "
+        "episodes without; it fails as it stands"
+    )
+
+
+def import_command(address: Address, missing: str | None = None) -> str:
+    """What imports a source as it was looked at; NAMES stands for what is `missing`."""
     place = parse_address(address.location).location
     name = place.rstrip("/").rpartition("/")[2].split(".")[0].split("?")[0] or "mine"
     parts = ["sdil", "import", shlex.quote(str(Address(address.location)))]
     parts += ["--format", address.format] if address.format else []
     for option, value in address.choices.items():
         parts += [f"--{option.replace('_', '-')}", shlex.quote(value)]
+    parts += [f"--{missing}", "NAMES"] if missing is not None else []
     return " ".join([*parts, "--out", shlex.quote(f"demos/{name}")])
 
 
 def _print_head(source: Source) -> None:
     lengths = np.array([e.steps for e in source.episodes])
-    print(plain(f"{source.location}: {source.format}"))
+    print_wrapped(f"{source.location}: {source.format}")
     said = [
         f"{key} {_short(value)}"
         for key, value in source.about.items()
@@ -107,7 +142,7 @@ def _print_head(source: Source) -> None:
         said.insert(0, f"environment {_short(made['env_name'])}")
     if said:
         print_wrapped(", ".join(said)[:400])
-    print(
+    print_wrapped(
         f"{len(lengths)} episodes, {int(lengths.sum())} steps; lengths {lengths.min()} to "
         f"{lengths.max()}, half of them up to {int(np.median(lengths))}"
     )
@@ -212,6 +247,7 @@ def _as_json(
         "chosen": None if sets is None else sets[2],
         "guessed": bool(guess),
         "unclear": unclear or None,
+        "notes": notes_of(source.about),
         "odd": odd,
         "command": command,
     }

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from sdil.cli.console import parse, plain, print_json, print_table, show
+from sdil.cli.console import parse, print_json, print_table, print_wrapped, show
 from sdil.cli.exporting import TO_HELP, frame_rate_of, frames_of, prepare
 from sdil.errors import InputError
 from sdil.evaluation.scores import compare_with_truth
@@ -77,7 +77,8 @@ def score(
     if worst is not None and worst < 0:
         raise InputError(f"--worst must be at least 0, not {worst}")
     from sdil.algorithms import load_judging  # PyTorch: seconds, which --help need not wait for
-    from sdil.cli.answers import data_for, good_share_for, print_wrapped, unknown_of
+    from sdil.cli.answers import data_for, good_share_for, unknown_of
+    from sdil.cli.chosen import print_chosen
     from sdil.cli.export import Judged, Rule, show_written, write_judged
     from sdil.cli.health import health_for, print_health
     from sdil.evaluation.rollout import check_spaces
@@ -123,6 +124,8 @@ def score(
         exported = {"written": [asdict(w) for w in written]} if to else {}
         print_json({**head, **summary, **ends, "episodes": episodes, **exported})
         return
+    if clean is not None:
+        print_chosen(data, demos)
     print_health(health)
     rows = [
         [label, *(show(summary[n][key]) for n in chosen)]
@@ -144,7 +147,7 @@ def score(
                 text_columns=2,
             )
     if out is not None:
-        print(plain(f"written to {out}"))
+        print_wrapped(f"written to {out}")
     show_written(written)
 
 

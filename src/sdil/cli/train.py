@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from sdil.cli.console import parse, plain, print_json
+from sdil.cli.console import parse, plain, print_json, print_wrapped
 from sdil.cli.fitting import (
     Actions,
     Clean,
@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> None:
         parse(resume_training, arguments, "train")
         return
     from sdil.algorithms import find_learner  # PyTorch: seconds, which --help need not wait for
+    from sdil.arguments import read_run
+    from sdil.cli.chosen import print_chosen
     from sdil.runs import train
 
     name, *rest = arguments
@@ -78,6 +80,8 @@ def main(arguments: list[str]) -> None:
                 on_epoch=on_epoch,
                 named=name,
             )
+        if not options.as_json and out == next(iter(runs.values())):
+            print_chosen(read_run(out)["data"])
         if several is not None and options.as_json:
             answers.append({"seed": seed, **_answer(done)})
         else:
@@ -183,7 +187,6 @@ def resume_training(
 def _report(done: Finished, json: bool, verbose: bool) -> None:
     """In three lines; tables behind --verbose."""
     from sdil.arguments import read_run
-    from sdil.cli.answers import print_wrapped
 
     if json:
         print_json(_answer(done))

@@ -67,10 +67,25 @@ class _Ranges:
                 seen.update(np.unique(block[:, i])[: _FEW + 1].tolist())
 
 
+@dataclass(frozen=True)
+class Oddities:
+    """What is odd in a source."""
+
+    odd: list[str]
+    """In sentences, what cannot be read included."""
+    broken: tuple[int, ...]
+    """The positions of episodes that cannot be read, of those that were looked at."""
+
+
 def find_oddities(
     reading: Reading, on_progress: Callable[[int, int], None] | None = None
 ) -> list[str]:
     """What is odd in the episodes of a source, or in some of them where there are very many."""
+    return look_over(reading, on_progress).odd
+
+
+def look_over(reading: Reading, on_progress: Callable[[int, int], None] | None = None) -> Oddities:
+    """The same, and which episodes cannot be read."""
     reading = replace(reading, blind=True)  # cameras are looked at below, a few frames of them
     positions = _some(reading)
     ranges = {
@@ -79,13 +94,13 @@ def find_oddities(
     }
     seen: dict[bytes, str] = {}
     repeated: list[str] = []
-    broken: list[str] = []
+    broken: dict[int, str] = {}
     kept: list[Trajectory] = []
     for at, position in enumerate(positions):
         try:
             t = reading.read_one(position)
         except InputError as error:
-            broken.append(str(error))
+            broken[position] = str(error)
             continue
         finally:
             if on_progress is not None:
@@ -100,14 +115,14 @@ def find_oddities(
             kept.append(t)
     said = reading.source.about.get("odd", ())
     odd = [*getattr(reading.source, "odd", ()), *map(str, said)]
-    odd += _shorten(broken)
+    odd += [told for told in _shorten(list(broken.values())) if told not in odd]
     odd += _shorten(repeated)
     for picked, name in ((reading.observation, "observation"), (reading.action, "action")):
         odd += _of_ranges(ranges[name], picked.names, name)
     odd += _of_times(reading, positions)
     odd += _of_lag(kept, reading)
     odd += _of_cameras(reading, positions)
-    return odd
+    return Oddities(odd, tuple(broken))
 
 
 def _some(reading: Reading) -> list[int]:
