@@ -85,7 +85,8 @@ def show_kept(curated: Curated, summary: dict[str, Any], weights: bool) -> None:
         if len(groups) > _MOST_GROUPS:
             print(f"and {len(groups) - _MOST_GROUPS} more groups: see curated.json")
     if weights:
-        print("every step is written; scores.parquet says how much each should weigh")
+        print("every step is written; how much each should weigh stands in scores.parquet")
+        print("(of --out), and in what --to writes")
 
 
 def _percent(share: float | None) -> str:
