@@ -17,6 +17,7 @@ steps that are labelled in none of these.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from json import loads
@@ -165,8 +166,11 @@ def main(
         cells = [row for file in of for row in loads(file.read_text("utf-8"))["rows"]]
         settings = tuple(dict.fromkeys(cell["setting"] for cell in cells))
         seeds = tuple(sorted({cell["seed"] for cell in cells}))
-    about = begin(settings=list(settings), seeds=list(seeds), noisy=noisy, labels=labels)
+        if len({(cell["setting"], cell["seed"]) for cell in cells}) < len(cells):
+            sys.exit("some seed of a setting is in two of these files")
     rounds = max(1, labels // 2) if rounds is None else rounds
+    sizes = {} if of else {"noisy": noisy, "labels": labels, "rounds": rounds}
+    about = begin(settings=list(settings), seeds=list(seeds), **sizes)
     jobs = [
         (setting, noisy, seed, labels, rounds, no_clean) for setting in settings for seed in seeds
     ]

@@ -130,7 +130,7 @@ def test_the_next_questions_follow_from_every_two_answers(place):
         said = {k: q[k] for k in ("episode", "first_step", "last_step")}
         return review.answer({"set": "noisy", "label": label, **said})
 
-    assert say(first[0], "bad")["chosen_by"] == 0
+    assert say(first[0], "bad")["list"] == 1
     assert review.asked == first
     say(first[1], "good")
     review._choosing.join(60)
@@ -138,11 +138,28 @@ def test_the_next_questions_follow_from_every_two_answers(place):
     demos = sdil.load_demonstrations(place / "demos")
     expected = [(q.episode, q.first_step) for q in told.ask(demos, 5, review.labels)]
     assert [(q["episode"], q["first_step"]) for q in review.asked] == expected
-    assert review.state()["chosen_by"] == 2
+    assert review.state()["list"] == 2
     assert (place / "judgement" / "judge.safetensors").read_bytes() == kept  # only when asked to
+
+
+def test_questions_that_come_late_ask_nothing_that_is_answered_and_follow_nothing_taken_back(place):
+    review = review_of(place)
+    expected = [(q["episode"], q["first_step"]) for q in review.asked]
+    q = review.asked[0]
+    span = {k: q[k] for k in ("episode", "first_step", "last_step")}
+    review.answer({"set": "noisy", "label": "bad", **span})
+    review._choose(review.judge, [])  # begun before that answer
+    assert [(q["episode"], q["first_step"]) for q in review.asked] == expected[1:]
+    answered = list(review.labels)
     review.undo()
-    review._choosing.join(60)
-    assert review.state()["chosen_by"] == 2
+    before = review.asked
+    review._choose(review.judge, answered)
+    assert review.asked is before
+    judge = review.judge
+    review.rejudge()
+    before = review.asked
+    review._choose(judge, [])
+    assert review.asked is before
 
 
 def test_rejudging_says_what_changed_and_how_far_people_agree(place):

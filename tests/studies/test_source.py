@@ -79,6 +79,8 @@ def test_only_what_a_cell_uses_makes_it_stale(sources):
     assert address(of_scores, "dwbc") != address(sources, "dwbc")
     of_labels = with_edit("lessons.py", lambda text: text + "\nmore = 1\n")  # no cell has any
     assert address(of_labels, "sdil") == address(sources, "sdil")
+    of_idling = with_edit("doing.py", lambda text: text.replace("IDLING = 0.3", "IDLING = 0.4"))
+    assert address(of_idling, "sdil") != address(sources, "sdil")
 
 
 def test_comments_and_docstrings_make_nothing_stale(sources):

@@ -39,8 +39,8 @@ def review(
     The page asks for the spans whose labels teach most, and after every two answers chooses them
     anew; any other span can be labelled too. Every answer is in the table of labels at once, so
     that nothing is lost however this ends. "Rejudge" tells the judgement all labels, in seconds,
-    and shows what changed. Nothing leaves this machine:
-    the page is served on the loopback address, under an address that holds a secret.
+    and shows what changed. Nothing leaves this machine: the page is served on the loopback address,
+    under an address that holds a secret.
 
     Args:
         judgement: A judgement of `sdil judge`, by our own judge.

@@ -18,7 +18,7 @@ from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.explanation.pictures import Filmed, Observed, episode_strips
 from sdil.explanation.seen import Names, what_was_seen
-from sdil.judges.asking import Question
+from sdil.judges.asking import Question, is_labelled
 from sdil.judges.fitted import EvidenceJudge
 from sdil.labels import (
     Label,
@@ -65,6 +65,7 @@ class Review:
         self._mine = 0  # answers of this session, which can be undone
         self._take(load_tellable(judgement))
         self._choosing: Thread | None = None
+        self._lists = 0  # of questions that were put
         self._put(self.judge.ask(demos, questions, self.labels), len(self.labels))
 
     def _take(self, judge: EvidenceJudge) -> None:
@@ -74,7 +75,7 @@ class Review:
     def _put(self, questions: Sequence[Question], n_labels: int) -> None:
         """These are asked from now on, chosen by so many labels."""
         self.asked = [dataclasses.asdict(question) for question in questions]
-        self._chosen_by = n_labels
+        self._chosen_by, self._lists = n_labels, self._lists + 1
 
     def _follow(self) -> None:
         """Have the next questions chosen by the answers so far, while the person goes on."""
@@ -88,8 +89,9 @@ class Review:
         """The judgement folder, and the scores that are shown, stay as they are."""
         found = judge.tell(labels).ask(self.demos, self.n_questions, labels)
         with self._lock:
-            if len(labels) > self._chosen_by:  # nobody judged again meanwhile
-                self._put(found, len(labels))
+            since = self.labels[len(labels) :]
+            if judge is self.judge and self.labels[: len(labels)] == labels:  # nothing taken back
+                self._put([q for q in found if not is_labelled(q, since)], len(labels))
 
     def state(self) -> dict[str, Any]:
         """All but the episodes themselves."""
@@ -107,7 +109,7 @@ class Review:
             "labels": [dataclasses.asdict(label) for label in self.labels],
             "can_undo": self._mine,
             "questions": self.asked,
-            "chosen_by": self._chosen_by,
+            "list": self._lists,
             "episodes": list(self.demos.noisy.ids),
             "good_share": None if share is None else [share.point, share.low, share.high],
             "agreement": agreements(noisy, self._episodes, program),
@@ -178,6 +180,7 @@ class Review:
                 raise InputError("there is no answer of this session to take back")
             self._write(self.labels[:-1])
             self._mine -= 1
+            self._chosen_by = min(self._chosen_by, len(self.labels))
             return self._state()
 
     def _write(self, labels: Sequence[Label]) -> None:

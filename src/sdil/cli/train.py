@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +82,8 @@ def main(arguments: list[str]) -> None:
                 named=name,
             )
         if not options.as_json and out == next(iter(runs.values())):
-            print_chosen(read_run(out)["data"])
+            with suppress(InputError):  # the source may be gone by now, and the policy is learned
+                print_chosen(read_run(out)["data"])
         if several is not None and options.as_json:
             answers.append({"seed": seed, **_answer(done)})
         else:

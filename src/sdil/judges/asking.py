@@ -282,6 +282,11 @@ def _ranks(values: Array) -> Array:
     return np.asarray(2 * (rankdata(values) - 0.5) / max(len(values), 1) - 1)
 
 
+def is_labelled(question: Question, labels: Sequence[Label]) -> bool:
+    """Whether some step that it asks about is labelled."""
+    return _labelled(question.episode, question.first_step, question.last_step + 1, labels)
+
+
 def _labelled(episode: str, start: int, stop: int, labels: Sequence[Label]) -> bool:
     return any(
         label.set == "noisy"

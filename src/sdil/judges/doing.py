@@ -15,6 +15,10 @@ from torch import Tensor, nn
 
 from sdil.windows import STEPS_AT_ONCE, Windows
 
+IDLING = 0.3
+"""A step that idles is worth what this share of acting ones are under;"""
+WAITING = 0.1
+"""and this share where it is asked how well an episode went: waiting gets nowhere."""
 _SEEN = 30  # steps with an action before its effect is known
 _EXPLAINED = 0.05  # share of a feature's changes (variance) that the action must explain
 _LEAVES_ALONE = 0.005  # how often a feature may change under the action that moves it least

@@ -8,6 +8,7 @@ import torch
 
 from sdil.demonstrations import Demonstrations
 from sdil.heads import ActionHead
+from sdil.judges.doing import IDLING, WAITING
 from sdil.judges.episodes import cross_fit_pace
 from sdil.judges.evidence import EPISODE_SIGNALS, STEP_SIGNALS, Evidence
 from sdil.judges.hearing import (
@@ -34,7 +35,7 @@ from sdil.judges.joining import (
 )
 from sdil.judges.material import Material
 from sdil.judges.neighbours import find_persistence
-from sdil.judges.telling import IDLING, WAITING, Gathered, look_at
+from sdil.judges.telling import Gathered, look_at
 from sdil.judges.witnesses import GatheringFields, Witnesses
 from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import episodes_of

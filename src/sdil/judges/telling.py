@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from sdil.judges.asking import SPAN
+from sdil.judges.doing import IDLING, WAITING
 from sdil.judges.evidence import STEP_SIGNALS, Evidence
 from sdil.judges.joining import bin_middles, how_far_apart, worth
 from sdil.judges.lessons import Lessons, Posterior, how_much_counts
@@ -29,8 +30,6 @@ from sdil.spaces import Array
 from sdil.training import below, nest
 from sdil.windows import STEPS_AT_ONCE, Windows
 
-IDLING = 0.3  # a step that idles is worth what this share of acting ones are under
-WAITING = 0.1  # and this share where it is asked how well an episode went: waiting gets nowhere
 _LOOKED_AT = 8  # steps of a span that are kept as examples
 _EXAMPLES = 1_500  # altogether
 _SAMPLE = 500  # noisy steps that tell how unsure the share is

@@ -2,7 +2,7 @@
 // Text from data reaches the page through textContent only.
 const at = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
-let state = null, episode = null, question = -1, cursor = 0;
+let state = null, episode = null, question = -1, list = 0, cursor = 0;
 
 async function ask(path, said) {
   const options = said === undefined ? {} : {
@@ -45,6 +45,7 @@ function saidOf(q) {
 }
 
 function showState() {
+  if (state.list !== list) [question, list] = [-1, state.list];  // other questions, by the answers so far
   at("questions").replaceChildren(...state.questions.map((q, i) => {
     const item = document.createElement("li");
     const said = saidOf(q);
@@ -141,7 +142,7 @@ async function open(name, first, last) {
 
 async function go(i) {
   if (i < 0 || i >= state.questions.length) return;
-  question = i;
+  [question, list] = [i, state.list];
   const q = state.questions[i];
   at("why").textContent = `Question ${i + 1} of ${state.questions.length}: ${q.why}.`;
   await open(q.episode, q.first_step, q.last_step);
@@ -149,12 +150,11 @@ async function go(i) {
 }
 
 async function label(said) {
-  const [first, last] = span(), chosenBy = state.chosen_by;
+  const [first, last] = span();
   state = await ask("label", { set: "noisy", episode: episode.episode, first_step: first, last_step: last,
     label: said, note: at("note").value });
   at("note").value = "";
   say(`${episode.episode}, ${first} to ${last}: ${said}; kept`);
-  if (state.chosen_by !== chosenBy) question = -1;  // the questions are new ones, by the answers so far
   showState();
   const next = state.questions.findIndex((q, i) => i > question && !saidOf(q));
   if (next >= 0) await go(next);
