@@ -122,6 +122,7 @@ def test_answers_are_on_disk_at_once_and_can_be_taken_back(place):
         review.undo()
 
 
+@pytest.mark.slow
 def test_the_next_questions_follow_from_every_two_answers(place):
     review = review_of(place)
     first, kept = list(review.asked), (place / "judgement" / "judge.safetensors").read_bytes()
@@ -142,6 +143,7 @@ def test_the_next_questions_follow_from_every_two_answers(place):
     assert (place / "judgement" / "judge.safetensors").read_bytes() == kept  # only when asked to
 
 
+@pytest.mark.slow
 def test_questions_that_come_late_ask_nothing_that_is_answered_and_follow_nothing_taken_back(place):
     review = review_of(place)
     expected = [(q["episode"], q["first_step"]) for q in review.asked]
