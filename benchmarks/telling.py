@@ -7,12 +7,12 @@
 A setting is a task and a number of clean demonstrations; "mass-interrupted" and "mass-aims" are the
 made-up world of `common/pushed_mass.py`. A span's label is the majority of its steps; where between
 25 and 75% of them are good it is unsure. Labels are taken in before ("before"), of spans that the
-program asks for, two at a time as `sdil review` does ("chosen"), of as many at random of all spans
-("at random"), and chosen with one answer in ten turned round ("one in ten wrong"). "No clean set"
-is another judge, which has no clean demonstration: twice as many labels, the first half of them of
-steps that are asked for before there is a judge (`sdil.first_questions`), whose good ones are its
-clean set, the second half of spans that it asks for. AUROC and calibration error are over noisy
-steps that are labelled in none of these.
+program asks for, two at a time ("chosen"), of as many at random of all spans ("at random"), and
+chosen with one answer in ten turned round ("one in ten wrong"). "No clean set" is another judge,
+which has no clean demonstration: twice as many labels, the first half of them of steps that are
+asked for before there is a judge (`sdil.first_questions`), whose good ones are its clean set, the
+second half of spans that it asks for. AUROC and calibration error are over noisy steps that are
+labelled in none of these.
 """
 
 from __future__ import annotations
@@ -171,10 +171,9 @@ def main(
     rounds = max(1, labels // 2) if rounds is None else rounds
     sizes = {} if of else {"noisy": noisy, "labels": labels, "rounds": rounds}
     about = begin(settings=list(settings), seeds=list(seeds), **sizes)
-    jobs = [
-        (setting, noisy, seed, labels, rounds, no_clean) for setting in settings for seed in seeds
-    ]
     if not of:
+        more = labels, rounds, no_clean
+        jobs = [(setting, noisy, seed, *more) for setting in settings for seed in seeds]
         cells = measure_all(run_cell, jobs, workers)
     columns = (
         *("setting", "labels", "good / bad / unsure", "AUROC", "of 1 - AUROC removed"),

@@ -361,7 +361,7 @@ def test_a_frozen_camera_is_seen_by_a_few_pictures(tmp_path, monkeypatch):
     assert source.frozen_share(0, TOP) == 0.0
     assert source.frozen_share(1, TOP) == 1.0
     address = parse_address(tmp_path / "set").with_choices(clean="0")
-    odd = find_oddities(open_reading(address))
+    odd = find_oddities(open_reading(address)).odd
     assert [text for text in odd if "frozen" in text] == [
         f"episode '1': {TOP} is frozen: 100% of its pictures equal the one before"
     ]

@@ -16,7 +16,7 @@ from sdil.formats.recognise import parse_address
 
 
 def odd_in(path, **choices):
-    return find_oddities(open_reading(parse_address(path).with_choices(clean="0", **choices)))
+    return find_oddities(open_reading(parse_address(path).with_choices(clean="0", **choices))).odd
 
 
 def walk(count=4, steps=80, lag=0, seed=0):

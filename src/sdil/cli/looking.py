@@ -12,7 +12,7 @@ import numpy as np
 from sdil.cli.chosen import notes_of, print_notes
 from sdil.cli.console import print_command, print_json, print_table, print_wrapped, progress
 from sdil.errors import InputError
-from sdil.formats.oddities import look_over
+from sdil.formats.oddities import find_oddities
 from sdil.formats.reading import Reading
 from sdil.formats.recognise import Address, parse_address
 from sdil.formats.source import Feature, Source
@@ -41,7 +41,7 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
         unclear = str(error)
     try:
         with progress("looking") as update:
-            found = look_over(reading, update)
+            found = find_oddities(reading, update)
         odd, broken = found.odd, found.broken
     except InputError as error:  # nothing is taken for actions, say: the rest can still be told
         odd, broken, unclear = [], (), unclear or str(error)

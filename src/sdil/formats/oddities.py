@@ -79,13 +79,8 @@ class Oddities:
 
 def find_oddities(
     reading: Reading, on_progress: Callable[[int, int], None] | None = None
-) -> list[str]:
+) -> Oddities:
     """What is odd in the episodes of a source, or in some of them where there are very many."""
-    return look_over(reading, on_progress).odd
-
-
-def look_over(reading: Reading, on_progress: Callable[[int, int], None] | None = None) -> Oddities:
-    """The same, and which episodes cannot be read."""
     reading = replace(reading, blind=True)  # cameras are looked at below, a few frames of them
     positions = _some(reading)
     ranges = {
