@@ -10,6 +10,7 @@ import pytest
 import sdil
 from sdil.cli import main
 from sdil.cli.study import _whole
+from sdil.studies.paper import STUDIES
 from sdil.studies.runners import Finished, Started
 
 MINE = """
@@ -167,6 +168,18 @@ def test_help_names_every_study(capsys):
     text = capsys.readouterr().out
     assert "bad-share" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_all_leaves_out_what_takes_long(tmp_path, monkeypatch):
+    asked = []
+
+    def measured(study, *_):
+        asked.append(study.name)
+        return 0
+
+    monkeypatch.setattr("sdil.cli.study._measure", measured)
+    assert main(["study", "all", "--out", str(tmp_path)]) == 0
+    assert asked == [name for name in STUDIES if name not in ("curve", "scores")]
 
 
 def test_the_parts_of_a_mimic_build_become_one_folder_for_a_study(tmp_path):

@@ -24,7 +24,7 @@ from sdil.report.tables import notes, tables
 from sdil.studies.cell import Cell, check_asked, hash_of_folder
 from sdil.studies.grid import Progress, Results, Study, check_name, run_study
 from sdil.studies.methods import Options
-from sdil.studies.paper import STUDIES
+from sdil.studies.paper import BY_NAME_ALONE, STUDIES
 from sdil.studies.reading import read_published, read_study
 from sdil.studies.runners import Run, in_this_process, on_ray, on_workers
 from sdil.studies.written import read_written
@@ -41,7 +41,7 @@ _USAGE = """usage: sdil study NAME [OPTIONS]
 
 the paper's studies, and those it lacks:
 {studies}
-  all            every one of these
+  all            every one of these but {left_out}
 
 run      a study of your own, written in a TOML file
 tune     search for a learner's hyper-parameters on clean validation
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int | None:
     """Choose, parse and run; the exit code, where it is not 0."""
     commands: dict[str, Callable[..., int | None]] = {
         **{name: _named(name) for name in STUDIES},
-        "all": _named(*STUDIES),
+        "all": _named(*(name for name in STUDIES if name not in BY_NAME_ALONE)),
         "run": run_written,
         "tune": tune_learner,
         "show": show_study,
@@ -70,7 +70,8 @@ def main(arguments: list[str]) -> int | None:
         textwrap.fill(f"  {name:<13}  {_first_line(make)}", 80, subsequent_indent=" " * 17)
         for name, make in STUDIES.items()
     )
-    print(_USAGE.format(studies="\n".join(about)))
+    left_out = " and ".join(BY_NAME_ALONE)
+    print(_USAGE.format(studies="\n".join(about), left_out=left_out))
     if not arguments or arguments[0] not in ("-h", "--help"):
         raise InputError("which study? See above.")
     return None
