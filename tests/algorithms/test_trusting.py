@@ -385,6 +385,24 @@ def test_history_is_seen_where_looking_back_helps(tmp_path):
     assert "acting.of_embedding" not in blind.tensors()
 
 
+def test_real_valued_habits_are_predicted_and_not_acted_on():
+    """The last action always tells much of the next one; who acts on that goes on as before."""
+    rng = np.random.default_rng(0)
+    episodes = [
+        Trajectory(
+            rng.normal(size=(41, 4)).astype(np.float32),
+            np.repeat(rng.normal(size=(10, 1)), 4, axis=0).astype(np.float32),
+            id=f"c{i}",
+        )
+        for i in range(6)
+    ]
+    habit = Demonstrations(episodes, [])
+    assert not habit.spaces.listed
+    fields = SimpleNamespace(look_back=2, hidden=32, min_updates=100, max_updates=200)
+    assert trust_all(habit, None, fields, seed=0, always=True).looking_back_helps
+    assert not trust_all(habit, None, fields, seed=0, always=False).looking_back_helps
+
+
 @pytest.mark.filterwarnings("ignore:discovery failed")
 def test_what_overfits_at_once_is_discovered_for_as_short(monkeypatch):
     short = Trust(POOLING, np.zeros(0), 50, 1.0, looking_back_helps=False, tried=())

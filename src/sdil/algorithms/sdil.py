@@ -79,8 +79,8 @@ class SDIL(DiscoveryFields):
     probable skill alone, as in the paper; mean, the mean of the skills, as in the authors' code."""
     low_level: Literal["auto", "skill", "history"] = "auto"
     """What pi_low sees beside the state when it acts: skill, the skill alone, as in the paper;
-    history, also the embedding of the window that the skill stands for; auto, history where looking
-    back helps to predict clean groups that were left out."""
+    history, also the embedding of the window that the skill stands for; auto, history where actions
+    are listed and looking back helps to predict clean groups that were left out."""
     distillation: Literal["log", "prob"] = "log"
     """L_KD: log, -log p of the teacher's skill; prob, the paper's -p."""
     distillation_weight: Weight = 1.0

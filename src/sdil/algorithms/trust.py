@@ -20,8 +20,10 @@ harm to likelihood, which any others smooth, and lead a policy astray. What is n
 spoken for by the judge, must teach more than the same steps with their actions dealt anew, which
 smooth as much. A judge that says nothing of steps needs not be contradicted clearly, and what they
 teach may then show in naming actions alone: the likelihood of few groups varies much. p of a step
-is told by those who never saw these groups. They also tell whether it helps to look back, and after
-how many updates training ends.
+is told by those who never saw these groups. They also tell after how many updates training ends,
+and whether it helps to look back; but not where actions are real numbers. There the last action
+always tells much of the next, tremor and all, and a policy that has learned to go on as before goes
+on as before.
 Nothing is held out in the end: whoever asks trains on everything.
 """
 
@@ -273,7 +275,7 @@ def _look_back(
     """How long to train, the temperature, and whether looking back helps; `before` are the negative
     log-likelihood of groups, the length and the temperature of clones that do not look back."""
     nll, updates, temperature = before
-    if not fields.look_back:
+    if not fields.look_back or not (always or given[0].spaces.listed):
         return updates, temperature, False
     found = _fit(given, (way,), fields, look_back=fields.look_back, seed=seed)
     helps = bool((nll - found.nll[0]).mean() > _WORTH)
