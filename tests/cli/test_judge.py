@@ -70,6 +70,7 @@ def test_it_says_what_it_heard(folder, tmp_path, capsys, monkeypatch):
     assert run("judge", "dwbc", "--data", folder, "--out", tmp_path / "d", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["judge"] == "dwbc"
+    assert told["clean_episodes"] == list(sdil.load_demonstrations(folder).clean.ids)
     assert told["signals"][0]["heard"] is True
     assert told["signals"][0]["output"] == "step"
     assert (told["unknown"], told["good_share"], told["odd"]) == ({}, None, {})

@@ -194,6 +194,7 @@ def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label]
     silent = "step" in fitted.unknown
     summary: dict[str, Any] = {
         "judge": fitted.name,
+        "clean_episodes": list(demos.clean.ids),
         "health": health.as_json(),
         **answers_of(fitted),
         "noisy_steps": len(optimality),
