@@ -22,6 +22,7 @@ from sdil.judges.joining import (
     estimate_good_share,
     how_far_apart,
     how_far_apart_beside,
+    how_far_kin_apart,
     weigh_signals,
     worth,
 )
@@ -332,6 +333,19 @@ def test_what_witnesses_repeat_counts_once():
     shared = 2 + 2 * one
     total = how_far_apart(np.stack([shared, shared])) * 2 * shared
     assert total.mean() == pytest.approx(total.var() / 2, rel=0.05)
+
+
+def test_kin_that_repeat_one_another_count_once_and_leave_the_others_alone():
+    one, other = np.random.default_rng(0).normal(size=(2, 5_000))
+    kind = np.array([False, True, True])
+    apart = how_far_kin_apart(kind, np.stack([one, other, other]))
+    np.testing.assert_allclose(apart, [1, 1 / 2, 1 / 2])
+    # however much those of another kind say the same
+    np.testing.assert_allclose(how_far_kin_apart(kind, np.stack([one, one, one])), [1, 0.5, 0.5])
+    assert how_far_kin_apart(np.zeros(2, bool), np.stack([one, other])) == pytest.approx(
+        1, abs=0.05
+    )
+    assert how_far_kin_apart(np.zeros(0, bool), np.zeros((0, 3))).shape == (0,)
 
 
 def both_sides(said):

@@ -31,6 +31,7 @@ from sdil.judges.likelihood import Clones
 from sdil.judges.likeness import Looks, Seen
 from sdil.judges.neighbours import told_by_neighbours
 from sdil.judges.progress import Progress
+from sdil.judges.typical import Typical
 from sdil.judges.value import Value
 from sdil.judging import GoodShare
 from sdil.networks.encoders import Standardise
@@ -44,9 +45,9 @@ OUTCOMES = ("progress", "efficiency")
 """Signals that look at what came of a step, and for the step answer at what is to be expected."""
 REAL_OUTCOMES = (*OUTCOMES, "value")
 """The same where actions are real numbers."""
-STEP_SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing")
+STEP_SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "typical")
 EPISODE_SIGNALS = ("likelihood", "progress", "efficiency", "pace", "doing", "steps")
-SIGNALS = ("likelihood", "consensus", "progress", "value", "efficiency", "doing", "pace", "steps")
+SIGNALS = (*STEP_SIGNALS, "pace", "steps")
 
 
 class Evidence(nn.Module):
@@ -91,16 +92,17 @@ class Evidence(nn.Module):
         episodes: Episodes,
         learned: LearnedValue | None = None,
         lessons: Lessons | None = None,
+        typical: Typical | None = None,
     ) -> None:
         """`learned` values states where there is no graph of them; `lessons` are those of labels,
-        where people gave any."""
+        where people gave any; `typical` there is of real actions alone."""
         super().__init__()
         self.head, self.standardise, self.doing = head, standardise, doing
         self.clones, self.consensus = clones, consensus
         self.distance, self.progress, self.value = distance, progress, value
         self.expected, self.integrity = expected, integrity
         self.pace, self.episodes, self.learned = pace, episodes, learned
-        self.lessons = lessons
+        self.lessons, self.typical = lessons, typical
         self.outcomes = OUTCOMES if learned is None else REAL_OUTCOMES
         n = len(STEP_SIGNALS)
         double = torch.float64
@@ -121,12 +123,13 @@ class Evidence(nn.Module):
         """The inverse of `state_dict`; `action` is the space of actions."""
         zero = torch.zeros((), dtype=torch.float64)
         state = {"persistence": zero, "trust": zero + 1, **tensors}  # before: none, and all
+        state |= {name: _with_all_signals(state[name], fill) for name, fill in _OF_SIGNALS.items()}
         n_inputs = len(state["standardise.mean"])
         idle = state["doing.idle"]
         of_value = below(state, "learned.networks")
         learned = LearnedValue(Ensemble.of_tensors(of_value)) if of_value else None
         outcomes = OUTCOMES if learned is None else REAL_OUTCOMES
-        lessons = below(state, "lessons")
+        lessons, typical = below(state, "lessons"), below(state, "typical")
         evidence = Evidence(
             make_head(action),
             Standardise(n_inputs),
@@ -142,6 +145,7 @@ class Evidence(nn.Module):
             Episodes(EPISODE_SIGNALS),
             learned,
             Lessons.of_tensors(lessons) if lessons else None,
+            Typical.of_tensors(typical, below(typical, "networks")) if typical else None,
         )
         if evidence.lessons is not None:  # those of before lack some
             state |= nest("lessons", evidence.lessons.state_dict())
@@ -182,6 +186,9 @@ class Evidence(nn.Module):
             elif name == "consensus":
                 said = self.clones.of(states, taken, self.head)
                 said = (said + self.consensus.of(states, taken, self.head)) / 2
+            elif name == "typical":
+                assert self.typical is not None
+                said = self.typical.of(states, self.head.encode(taken).to(states.dtype))
             else:
                 encoded = self.head.encode(taken).to(states.dtype)
                 said = self.expected.of(states, encoded)[:, self.outcomes.index(name)]
@@ -371,6 +378,16 @@ class Evidence(nn.Module):
             else:
                 told[name] = self.outcome(name, windows, index).numpy()
         return told
+
+
+_OF_SIGNALS = {"middles": torch.nan, "log_odds": 0.0, "step_grounds": torch.nan, "strangers": False}
+"""What is known of each step signal, and of one that was not there yet."""
+
+
+def _with_all_signals(known: Tensor, fill: float) -> Tensor:
+    """What a judge knows that was saved when there were fewer step signals. (S, ...)"""
+    more = known.new_full((len(STEP_SIGNALS) - len(known), *known.shape[1:]), fill)
+    return torch.cat([known, more])
 
 
 def _score(log_odds: Array) -> Array:

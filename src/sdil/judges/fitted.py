@@ -259,7 +259,9 @@ def _as_text(tensor: Tensor) -> str:
 def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[str]) -> Signal:
     heard = evidence.heard
     if np.isnan(ground.figure):
-        return Signal(name, False, "it says nothing of these demonstrations")
+        only = "it is asked of actions that are real numbers, where consensus is heard"
+        nothing = "it says nothing of these demonstrations"
+        return Signal(name, False, only if name == "typical" else nothing)
     others = "the same actions dealt out anew" if evidence.learned is None else "those of others"
     told = (
         f"it rates the actions of unseen clean groups above {others} in "
@@ -274,11 +276,10 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
         more = "it neither rates clean steps above noisy ones nor agrees with the others"
         return Signal(name, False, f"{told}; but {more}")
     if ground.heard(level):
-        more = (
-            "it does not predict them better than likelihood does"
-            if name == "consensus"
-            else "there is nothing heard that it could be held against"
-        )
+        more = {
+            "consensus": "it does not predict them better than likelihood does",
+            "typical": "those who know how long things took agree more with consensus",
+        }.get(name, "there is nothing heard that it could be held against")
         return Signal(name, False, f"{told}; but {more}")
     return Signal(name, False, f"{told}, where under {level:.0%} is needed")
 

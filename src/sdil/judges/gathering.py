@@ -15,6 +15,7 @@ from sdil.judges.hearing import (
     AGREES,
     APART,
     MANY,
+    OF_TIME,
     PLENTY,
     UNANCHORED,
     UNHARMED,
@@ -30,12 +31,14 @@ from sdil.judges.joining import (
     bin_middles,
     estimate_good_share,
     how_far_apart_beside,
+    how_far_kin_apart,
     weigh_signals,
     worth,
 )
 from sdil.judges.material import Material
 from sdil.judges.neighbours import find_persistence
 from sdil.judges.telling import Gathered, look_at
+from sdil.judges.typical import SURE
 from sdil.judges.witnesses import GatheringFields, Witnesses
 from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import episodes_of
@@ -77,6 +80,8 @@ class Gathering:
         self._refuse_strangers()
         if "consensus" in self.asked and self.heard:
             self._find_consensus()
+        if "typical" in self.asked and "consensus" in self.heard and not self.witnesses.n_counted:
+            self._find_typical()
         self._join()
         odd = self._judge_episodes(outcomes) | self._odd_by_steps()
         self.witnesses.check_integrity()
@@ -130,12 +135,33 @@ class Gathering:
         counted = bool(self.witnesses.n_counted)
         first = list(self.heard)
         for updates in self._cloning(counted):
-            totals, share = self._weigh()
-            p = 1.0 / (1.0 + np.exp(-(share.odds[0] + totals)))
-            if not self.witnesses.clone_both(np.nan_to_num(p) ** 2, updates):
+            if not self.witnesses.clone_both(self._good_by_now() ** 2, updates):
                 return
             self.heard, self._weighed = list(first), None
             self._hear_consensus(UNHARMED if not counted else None)
+
+    def _good_by_now(self) -> Array:
+        """How probably each step is good, by those that never saw its group. (N,)"""
+        totals, share = self._weigh()
+        return np.nan_to_num(1.0 / (1.0 + np.exp(-(share.odds[0] + totals))))
+
+    def _find_typical(self) -> None:
+        """What those usually do whose steps surely look right by now. Like consensus it is learned
+        of both sets, so where that is refused this is, too. Where there are several ways the mean
+        of them is none, and where few steps look right it is one of wrong ones: it is heard where
+        those who do not clone, but know how long things took, agree with it no less than they do
+        with consensus."""
+        if not self.witnesses.find_typical(self._good_by_now() ** SURE):
+            return
+        self._hear("typical")
+        told = {n: self.told[n][self._acting[1]] for n in self.heard}
+        others = {n: told[n] for n in told if n in OF_TIME}
+        if "typical" in told and not (
+            others
+            and agreement_with_others("typical", {"typical": told["typical"], **others})
+            >= agreement_with_others("consensus", {"consensus": told["consensus"], **others})
+        ):
+            self.heard.remove("typical")
 
     def _cloning(self, counted: bool) -> tuple[int, ...]:
         updates = self.witnesses.fields.clone_updates
@@ -209,11 +235,17 @@ class Gathering:
         log_odds = weigh_signals(
             [s[clean] for s in signals], [s[noisy] for s in signals], good_share
         )
-        said = [
-            worth(signal, bin_middles(signal[noisy]), odds)
-            for signal, odds in zip(signals, log_odds, strict=True)
-        ]
-        return np.array(said).reshape(len(said), len(self.acts)), log_odds
+        middles = [bin_middles(signal[noisy]) for signal in signals]
+
+        def said() -> Array:
+            each = [worth(*of) for of in zip(signals, middles, log_odds, strict=True)]
+            return np.array(each).reshape(len(each), len(self.acts))
+
+        if not self.witnesses.n_counted:
+            learned_from_time = np.isin(self.heard, OF_TIME)  # the others clone
+            repeated = how_far_kin_apart(learned_from_time, said()[:, clean])
+            log_odds = [odds * once for odds, once in zip(log_odds, repeated, strict=True)]
+        return said(), log_odds
 
     def _join(self) -> None:
         """What values of the final networks are worth: as much as those that stand as high among

@@ -90,6 +90,15 @@ def how_far_apart(said: Array) -> float:
     return min(1.0, float(said.var(1).sum()) / together) if together > 0 else 1.0
 
 
+def how_far_kin_apart(kind: Array, said: Array) -> Array:
+    """The same for each of S signals among those of its `kind` (S,) alone: two of a kind would
+    otherwise outvote one that sees the fact by itself. (S,)"""
+    found = np.ones(len(kind))
+    for one in np.unique(kind):
+        found[kind == one] = how_far_apart(said[kind == one])
+    return found
+
+
 def how_far_apart_beside(said: Array, join: Callable[[Array], Array], *, seed: int) -> float:
     """The same where `join` adds to the sum (N,) what is said of the steps beside each: signals
     repeat one another, and what they say of a step they repeat at the next.

@@ -24,15 +24,15 @@ class Judge:
     signals: Annotated[
         str,
         Some(
-            *("likelihood", "consensus", "progress", "value", "efficiency", "doing"),
+            *("likelihood", "consensus", "progress", "value", "efficiency", "doing", "typical"),
             *("pace", "steps"),
         ),
-    ] = "likelihood+consensus+progress+value+efficiency+doing+pace+steps"
+    ] = "likelihood+consensus+progress+value+efficiency+doing+typical+pace+steps"
     """The kinds of evidence that are asked."""
     good_share: PartialShare | Literal["auto"] = "auto"
     """The share of noisy steps that are good; auto: estimated, with an interval."""
     clone_updates: Count = 400
-    """Updates of the clones behind likelihood and consensus."""
+    """Updates of the clones behind likelihood, consensus and typical."""
     distance_updates: Count = 3_000
     """Updates of the distance behind progress and efficiency; a learned value has a third."""
     outcome_updates: Count = 400

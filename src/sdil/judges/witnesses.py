@@ -6,6 +6,7 @@ What they say decides nothing yet: who is heard, and what it is worth, is found 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from sdil.judges.learned_value import LearnedValue, learn_value
 from sdil.judges.likelihood import WIDTHS, Clones, learn_clones
 from sdil.judges.material import Material, Pools
 from sdil.judges.progress import Progress
+from sdil.judges.typical import Typical, learn_typical
 from sdil.judges.value import RecordedGraph, Value
 from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import MEMBERS, Ensemble
@@ -254,15 +256,18 @@ class Witnesses:
         """What those say of actions (R, D, *action) who never saw the group of a step. (R, D)"""
         windows = self.material.windows
         table = np.zeros(actions.shape[:2])
-        for k, view in enumerate(self.views[:-1] if self.n_folds else self.views):
-            mine = (
-                np.flatnonzero(self.material.fold[steps] == k)
-                if self.n_folds
-                else np.arange(len(steps))
-            )
+        for k, mine in self._unseen(steps):
             index = torch.from_numpy(steps[mine])
-            table[mine] = view.rate(name, windows, index, actions[mine]).numpy()
+            table[mine] = self.views[k].rate(name, windows, index, actions[mine]).numpy()
         return table
+
+    def _unseen(self, steps: Array) -> Iterator[tuple[int, Array]]:
+        """The number of each view, and the places of those of these steps (R,) that it judges,
+        since it never saw them."""
+        if not self.n_folds:
+            yield 0, np.arange(len(steps))
+        for k in range(self.n_folds):
+            yield k, np.flatnonzero(self.material.fold[steps] == k)
 
     def expect_outcomes(self) -> tuple[dict[str, Array], set[str]]:
         """What came of each step (N,) by those that never saw its group, and of which signals it is
@@ -332,20 +337,23 @@ class Witnesses:
         enough = len(acting) and all((folds != k).any() for k in range(self.n_folds))
         return acting if enough else np.arange(self.material.n_clean)
 
-    def clone_both(self, weights: Array, updates: int) -> bool:
-        """Clones of both sets, noisy steps as often as `weights` (N,) say; False: too few act.
-        Asked again, they go on from what they have learned."""
+    def _of_both(self, weights: Array) -> tuple[Pools, ...]:
+        """Steps of both sets, noisy ones as often as `weights` (N,) say; none: too few act."""
         material = self.material
         noisy = np.flatnonzero(self.acts[: material.n_train])
         noisy = noisy[noisy >= material.n_clean]
         folds = material.fold[noisy]
         if not len(noisy) or not all((folds != k).any() for k in range(self.n_folds)):
-            return False
+            return ()
         drawn = torch.from_numpy(np.where(self.acts, weights, 0.0))
-        pools = (
-            material.learners(self._clean, MEMBERS),
-            material.learners(noisy, MEMBERS, drawn),
-        )
+        return material.learners(self._clean, MEMBERS), material.learners(noisy, MEMBERS, drawn)
+
+    def clone_both(self, weights: Array, updates: int) -> bool:
+        """Clones of both sets, noisy steps as often as `weights` (N,) say; False: too few act.
+        Asked again, they go on from what they have learned."""
+        pools = self._of_both(weights)
+        if not pools:
+            return False
         self._clone("clone both", self.consensus, pools, updates)
         for k, view in enumerate(self.views):
             last = list(range(self.n_folds, self.n_folds + MEMBERS))
@@ -353,6 +361,41 @@ class Witnesses:
             view.consensus = Clones(self.consensus.only(some), self.doing.idle)
             if not self.n_counted:
                 view.consensus.width.copy_(view.clones.width)
+        return True
+
+    def find_typical(self, weights: Array) -> bool:
+        """What those usually do whose steps look right, noisy ones as often as `weights` (N,) say;
+        False: too few act."""
+        pools, steps = self._of_both(weights), self.material.reference
+        if not pools or not len(steps):
+            return False
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
+            sizes = len(self.material.inputs), self.fields.hidden, self.head.encoded
+            networks = Ensemble(self.n_folds + MEMBERS, *sizes)
+        learn_typical(
+            networks,
+            self.head,
+            self.material.windows,
+            self.standardise,
+            pools,
+            self.stages,
+            self.generator,
+            batch_size=self.fields.batch_size,
+            updates=self.fields.clone_updates,
+        )
+        every = Typical(networks, self.head.encoded)
+        last = list(range(self.n_folds, self.n_folds + MEMBERS))
+        each = [every.only([k] if k < self.n_folds else last) for k in range(len(self.views))]
+        apart = np.zeros((len(steps), self.head.encoded))
+        for k, mine in self._unseen(steps):
+            states = self.standardise(self.material.windows.at(torch.from_numpy(steps[mine])).state)
+            encoded = self.head.encode(self.actions[steps[mine]])[:, None].to(states.dtype)
+            with torch.no_grad():
+                apart[mine] = each[k].apart(states, encoded)[:, 0].double().numpy()
+        for view, typical in zip(self.views, each, strict=True):
+            typical.scale_as(apart)
+            view.typical = typical.requires_grad_(False)
         return True
 
     def check_integrity(self) -> None:
