@@ -346,12 +346,47 @@ def test_what_is_released_differs_from_the_text_where_its_authors_differ():
     assert text["discovery_min_updates"] == 2_000
     differ = {name for name in text if text[name] != code[name]}
     assert differ == {
-        *("selection", "predicts", "pu_interval", "scored"),
+        *("clean_share", "selection", "matching", "predicts", "clusters", "zeta_step"),
+        *("positive_filter", "epsilon", "pu_interval", "scored", "negative_share"),
         *("imitate_above", "distillation", "distillation_weight", "distils"),
         *("adv_weight", "adv_form"),
     }
     without = asdict(SDIL.presets()["paper-without-adv"])
     assert {name for name in text if text[name] != without[name]} == {"adv_weight"}
+
+
+def test_clusters_of_sets_part_the_sets_and_know_actions(demos):
+    steps = TrainingSteps(demos, replace(SHORT, clusters="sets", n_clusters=6), 0)
+    clean, noisy = steps.clusters[steps.clean], steps.clusters[steps.noisy]
+    assert set(clean.tolist()) == {0, 1, 2}
+    assert set(noisy.tolist()) == {3, 4, 5}
+    pairs = np.arange(41)[:, None] // 2 % 2  # either action in either state
+    one = Trajectory(pairs.astype(np.float32), np.arange(40) % 2, id="one")
+    both = Demonstrations([one], [replace(one, id="other")])
+    told = TrainingSteps(both, replace(SHORT, clusters="sets", n_clusters=4), 0)
+    assert (told.clusters[0::2] != told.clusters[1::2]).all()
+    assert (told.clusters[:40] + 2 == told.clusters[40:]).all()
+
+
+def test_what_is_imitated_above_a_score_weighs_as_if_both_sets_were_of_one_size(demos):
+    asked, epochs = [], []
+
+    def draw(weights, n_clean, generator):
+        asked.append((weights, n_clean))
+        return lambda count: torch.randint(n_clean, (count,), generator=generator)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sdil.algorithms.sdil.draw_by_weight", draw)
+        SHORT.fit(demos, seed=0, on_epoch=epochs.append)
+        assert not asked  # above 1: none
+        scores = [e.scores for e in epochs if e.phase == "discover"][-1]
+        middle = float(scores.median())
+        replace(SHORT, imitate_above=middle).fit(demos, seed=0)
+    ((weights, n_clean),) = asked
+    assert n_clean == demos.clean.n_steps
+    assert 0 < (weights != 0).sum() < len(weights)
+    expected = torch.where(scores > middle, scores, 0.0) * n_clean / demos.noisy.n_steps
+    torch.testing.assert_close(weights, expected)
 
 
 @pytest.mark.parametrize("low_level", ["skill", "history"])

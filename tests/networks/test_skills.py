@@ -17,8 +17,17 @@ def test_matching_is_inverse_distance_by_hand():
     assert probs.tolist() == pytest.approx([i / sum(inverse) for i in inverse], rel=1e-5)
 
 
-def test_matching_is_finite_on_a_prototype_itself():
-    g = SkillMatching(4, 3)
+def test_matching_as_released_is_the_softmax_of_inverse_distances_by_hand():
+    g = SkillMatching(3, 2, "softmax")
+    g.prototypes.data = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 2.0]])
+    probs = g.log_probs(torch.tensor([[0.0, 1.0]])).exp()[0]
+    weights = [math.exp(1 / math.sqrt(d + 1e-4)) for d in (1.0, 18.0, 1.0)]
+    assert probs.tolist() == pytest.approx([w / sum(weights) for w in weights], rel=1e-5)
+
+
+@pytest.mark.parametrize("form", ["inverse", "softmax"])
+def test_matching_is_finite_on_a_prototype_itself(form):
+    g = SkillMatching(4, 3, form)
     embeddings = g.prototypes.detach().clone().requires_grad_()
     log_probs = g.log_probs(embeddings)
     assert (log_probs.argmax(1) == torch.arange(4)).all()
@@ -47,6 +56,15 @@ def test_selection_is_hard_with_the_soft_gradient():
     soft = (log_probs + noise).softmax(1)
     (expected,) = torch.autograd.grad((soft * weights).sum(), log_probs)
     torch.testing.assert_close(gradient, expected)
+
+
+def test_a_soft_selection_is_the_same_before_it_is_made_hard():
+    log_probs, noise = torch.tensor([[-1.0, -0.5, -2.0]]), torch.tensor([[0.3, 0.0, 0.1]])
+    for temperature in (1.0, 0.5):
+        soft = select(log_probs, noise, temperature, "soft")
+        torch.testing.assert_close(soft, ((log_probs + noise) / temperature).softmax(1))
+        hard = select(log_probs, noise, temperature)
+        assert hard.argmax(1) == soft.argmax(1)
 
 
 def test_the_split_layer_of_T_equals_one_plain_layer():

@@ -72,8 +72,9 @@ class SDIL(DiscoveryFields):
     """Which noisy steps skills are discovered on: trusted, those that phase 2 leans on, as far as
     it does; all, each alike, as in the paper."""
     imitate_above: Score = 1.0
-    """Where skills judge, noisy steps scored above it are imitated too, by their score, as in the
-    authors' code; at 1 none are, as in the paper."""
+    """Where skills judge, noisy steps scored above it are imitated too, by their score, and weigh
+    as if both sets were of one size, as in the authors' code and data; at 1 none are, as in the
+    paper."""
     predicts: Literal["mixture", "likeliest", "mean"] = "mixture"
     """Who decides on an action: mixture, all skills, each as probable as it is; likeliest, the most
     probable skill alone, as in the paper; mean, the mean of the skills, as in the authors' code."""
@@ -147,8 +148,14 @@ class SDIL(DiscoveryFields):
         selection by the environment's reward."""
         return replace(
             cls.paper(),
+            clean_share=0.5,  # both sets are of one size there
             selection="soft",
+            matching="softmax",
             predicts="mean",
+            clusters="sets",
+            positive_filter="opposed",
+            epsilon=1.0,  # drops none
+            zeta_step=0.02,
             pu_interval=25,
             scored="released",
             imitate_above=0.25,
@@ -157,6 +164,7 @@ class SDIL(DiscoveryFields):
             distils="always",
             adv_weight=0.03125,
             adv_form="prob",
+            negative_share=1.0,
         )
 
     @classmethod
@@ -233,6 +241,7 @@ class SDIL(DiscoveryFields):
         if self.imitate_above < 1 and judge is None and discovery.scores is not None:
             scores = discovery.scores[steps.noisy].cpu()
             weights = torch.where(scores > self.imitate_above, scores, 0.0)
+            weights *= len(steps.clean) / len(weights)
             draw = draw_by_weight(weights, len(steps.clean), generator)
         held = None
         if valid is not None or trust.updates is None:

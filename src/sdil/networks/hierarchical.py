@@ -19,7 +19,7 @@ from sdil.errors import InputError
 from sdil.heads import Distribution, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import SkillEncoder
-from sdil.networks.skills import SkillMatching, SkillPolicy
+from sdil.networks.skills import Matching, SkillMatching, SkillPolicy
 from sdil.policy import Policy
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces
@@ -43,6 +43,8 @@ class SkillArchitecture:
     """Whether the discovery encoder sees `s_{t+1}`."""
     history: bool = False
     """Whether `pi_low` sees the embedding of the window, too, when it acts."""
+    matching: Matching = "inverse"
+    """How `g` makes probabilities of distances."""
 
 
 class SkillModel(nn.Module):
@@ -70,7 +72,7 @@ class SkillModel(nn.Module):
             layers=a.layers,
             skill_size=a.skill_size,
         )
-        self.g = SkillMatching(a.n_skills, a.skill_size)
+        self.g = SkillMatching(a.n_skills, a.skill_size, a.matching)
         self.pi_low = SkillPolicy(n_inputs, a.skill_size, self.head, a.hidden, a.layers)
         self.of_embedding = nn.Parameter(torch.zeros(a.hidden, a.skill_size)) if a.history else None
         """What `pi_low` sees of `z'_t` beside the skill that it stands for: at first nothing."""

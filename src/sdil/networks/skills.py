@@ -12,23 +12,31 @@ from sdil.heads import ActionHead
 from sdil.networks.encoders import Standardise, mlp
 from sdil.networks.leaning import Leaning
 
+Matching = Literal["inverse", "softmax"]
+"""What the probability of a skill is proportional to: the inverse of its distance, or the
+exponential of that."""
+
 _SLOPE = 0.1  # of LeakyReLU below zero
 
 
 class SkillMatching(nn.Module):
     """`g`: K prototypes, and how probable it is that an embedding stands for each of them."""
 
-    def __init__(self, n_skills: int, skill_size: int) -> None:
+    def __init__(self, n_skills: int, skill_size: int, form: Matching = "inverse") -> None:
         super().__init__()
         self.prototypes = nn.Parameter(torch.randn(n_skills, skill_size))
+        self._form = form
 
     def log_probs(self, embeddings: Tensor) -> Tensor:
-        """Eq. 1: `p(z_t = z^k)` proportional to `1 / D(z'_t, z^k)`, as logarithms. (B, K)
+        """Eq. 1: `p(z_t = z^k)` proportional to `1 / D(z'_t, z^k)`, as logarithms; in the form
+        "softmax" to the exponential of that. (B, K)
 
         D is `sqrt(d^2 + 1e-4)`: the inverse distance is singular where an embedding meets a
         prototype.
         """
         square = (embeddings[:, None] - self.prototypes).square().sum(2)  # d^2 (B, K)
+        if self._form == "softmax":
+            return (square + 1e-4).rsqrt().log_softmax(1)
         return (-0.5 * torch.log(square + 1e-4)).log_softmax(1)
 
 
@@ -40,12 +48,12 @@ def select(
 ) -> Tensor:
     """Eq. 2: a hard choice with a soft gradient (straight-through Gumbel-softmax). (B, K)
 
-    `gumbel` is noise from Gumbel(0, 1), of the same shape. The form "soft" chooses nothing: every
-    skill has its share.
+    `gumbel` is noise from Gumbel(0, 1), of the same shape. The form "soft" is not made hard: every
+    skill has a share, which the noise moves.
     """
-    if form == "soft":
-        return log_probs.exp()
     soft = ((log_probs + gumbel) / temperature).softmax(1)
+    if form == "soft":
+        return soft
     hard = torch.zeros_like(soft).scatter(1, soft.argmax(1, keepdim=True), 1.0)
     return hard - soft.detach() + soft
 

@@ -32,8 +32,11 @@ class DiscoveryFields:
     temperature: Positive = 1.0
     """Of the Gumbel-softmax that selects skills in training."""
     selection: Literal["gumbel", "soft"] = "gumbel"
-    """Of skills in training: gumbel, one is drawn, as in the paper; soft, each has its share, as in
-    the authors' code."""
+    """Of skills in training: gumbel, one is drawn, as in the paper; soft, the same before it is
+    made hard, as in the authors' code."""
+    matching: Literal["inverse", "softmax"] = "inverse"
+    """What the probability of a skill is proportional to: inverse, to the inverse of its distance,
+    as in the paper; softmax, to the exponential of that, as in the authors' code."""
     mi_weight: Weight = 1.0
     """lambda, the weight of the contrastive loss L_mi; 0 leaves it out."""
     usage_weight: Weight = 3.0
@@ -52,6 +55,9 @@ class DiscoveryFields:
     """Growth per epoch of the share of batches paired by embeddings; 0 is the paper's "w/o DEC"."""
     n_clusters: Count = 8
     """Clusters of input states that pair the other batches."""
+    clusters: Literal["states", "sets"] = "states"
+    """What these are clusters of: states, as in the paper; sets, half as many of states and
+    actions, those of the clean set apart from those of the noisy set, as in the authors' code."""
     positives: CountOrNone = 3
     """Positive partners per step, beside itself."""
     negatives: Count = 6
@@ -87,4 +93,5 @@ class DiscoveryFields:
             self.hidden,
             self.layers,
             self.next_state,
+            matching=self.matching,
         )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sdil.clustering import fit_clusters
 from sdil.demonstrations import Demonstrations
+from sdil.heads import make_head
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility
 from sdil.skills.fields import DiscoveryFields
@@ -42,7 +43,19 @@ class TrainingSteps:
             self.windows = self.windows.until_change(self.lasting)
         elif settings.mi_weight > 0:
             states = self.windows.observations, self.windows.rows
-            self.clusters = fit_clusters(*states, settings.n_clusters, seed).labels(*states)
+            if settings.clusters == "sets":
+                self.clusters = self._clusters_of_sets(settings.n_clusters, seed)
+            else:
+                self.clusters = fit_clusters(*states, settings.n_clusters, seed).labels(*states)
+
+    def _clusters_of_sets(self, n_clusters: int, seed: int) -> Tensor:
+        """Of states and actions, half as many for either set: nothing of one is with anything of
+        the other. (N,)"""
+        head, half = make_head(self.demos.spaces.action), max(1, n_clusters // 2)
+        head.fit(self.actions)
+        states, actions = self.windows.observations[self.windows.rows], head.encode(self.actions)
+        both = torch.cat([states, actions.to(states.dtype)], 1), torch.arange(len(self.windows))
+        return fit_clusters(*both, half, seed).labels(*both) + half * (~self.is_clean).long()
 
     def with_clean_ones(self, optimality: Tensor) -> Tensor:
         """Scores of all steps (N,), where clean ones have 1."""
