@@ -41,15 +41,18 @@ BASE_ORDER = {
     "scores": {"spaces"},
     "segmentation": {"scores", "spaces"},
     "heads": {"errors", "heads", "nested", "spaces"},
-    "training": {"errors", "heads", "windows"},
+    "held_out": {"heads", "windows"},
+    "states": set(),
+    "losses": {"errors"},
+    "training": {"errors", "losses", "states"},
     "saved": {"errors", "files", "spaces", "trajectories", "windows"},
     "judging": {
         *("errors", "files", "limits", "spaces", "trajectories", "demonstrations", "scores"),
-        *("training", "saved", "cores"),
+        *("states", "training", "saved", "cores"),
     },
     "history": {"observations", "spaces", "windows"},
     "policy": {
-        *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "training"),
+        *("errors", "files", "limits", "spaces", "trajectories", "windows", "scores", "states"),
         *(
             "saved",
             "judging",

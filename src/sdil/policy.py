@@ -46,7 +46,7 @@ from sdil.saved import (
 )
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces
-from sdil.training import below, nest, not_below
+from sdil.states import below, nest, not_below
 from sdil.trajectories import Trajectory
 from sdil.windows import Window, Windows
 
