@@ -56,6 +56,7 @@ BASE_ORDER = {
         *(
             "saved",
             "judging",
+            "checking",
             "demonstrations",
             "heads",
             "history",
