@@ -17,10 +17,11 @@ import tyro
 
 import sdil
 from common.report import Target, begin, finish, print_table
+from sdil.losses import total
 from sdil.skills.discovery import Discovery, discovery_loss
 from sdil.skills.pairs import find_pairs
 from sdil.skills.steps import TrainingSteps, first_models
-from sdil.training import seeded, total
+from sdil.training import seeded
 from sdil.windows import varying_inputs
 from training_speed import bare_loop, made_up
 

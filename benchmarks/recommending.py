@@ -31,9 +31,9 @@ from judging import collect
 from sdil.choosing import By
 from sdil.curation import Curated
 from sdil.evaluation.helped import Helped
+from sdil.held_out import TEMPERATURES
 from sdil.networks.cross_fitting import cross_fit
 from sdil.networks.folds import Folds
-from sdil.training import TEMPERATURES
 from sdil.ways import Way
 
 SETTINGS = (

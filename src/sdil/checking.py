@@ -1,9 +1,14 @@
-"""Whether episodes fit their spaces: shapes, number types and every value, by episode and step."""
+"""Whether episodes, and what a policy is to act on, fit their spaces.
+
+Shapes, number types and every value are looked at; a refusal names episode and step, or row.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from sdil.errors import InputError
@@ -14,8 +19,9 @@ from sdil.observations import (
     observation_shape,
     observation_type,
     pack_observations,
+    unpack_observations,
 )
-from sdil.spaces import Spaces, cast_fault, element_shape, element_type, find_fault
+from sdil.spaces import Array, Spaces, cast_fault, element_shape, element_type, find_fault
 from sdil.trajectories import Trajectories, Trajectory
 
 
@@ -99,6 +105,59 @@ def packed(trajectory: Trajectory, spaces: Spaces, name: str) -> Trajectory:
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return replace(trajectory, observations=rows)
+
+
+def batch_of(space: gym.Space[Any], observation: Any) -> tuple[Array, bool]:
+    """Observations that a policy is to act on, as they are kept, and whether it is one alone.
+
+    (n, *kept), with n = 1 for one alone.
+    """
+    shape = observation_shape(space)
+    kept = observation_type(space)
+    given = batch = pack_observations(space, observation)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"observations are numbers, not {given.dtype}")
+    if given.dtype != kept:
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
+            batch = given.astype(kept)
+    single = batch.shape == shape
+    if single:
+        batch = batch[None]
+    if batch.shape[1:] != shape:
+        raise InputError(
+            f"this policy expects observations of shape {shape} or (n, *{shape}), not {given.shape}"
+        )
+    _check_batch(space, batch, given.reshape(batch.shape))
+    return batch, single
+
+
+def _check_batch(space: gym.Space[Any], batch: Array, given: Array) -> None:
+    """Refuse observations (n, *kept) that are not finite, or that bytes do not hold as they were
+    `given`: pictures from 0 to 1 would be black."""
+    if batch.dtype.kind == "f":
+        _check_finite(batch)
+    elif isinstance(space, gym.spaces.Dict):
+        for name, part in unpack_observations(space, batch).items():
+            _check_finite(part, f"part {name!r}, ")
+    elif given.dtype != batch.dtype:
+        _check_finite(given)
+        lost = np.argwhere(batch != given)
+        if len(lost):
+            at = tuple(int(j) for j in lost[0])
+            raise InputError(
+                f"the observation of episode {at[0]} (row {at[0]} of {len(batch)}): element "
+                f"{at[1:]} is {given[at]}, but this policy learned from {batch.dtype}, "
+                "pictures from 0 to 255; give them so"
+            )
+
+
+def _check_finite(batch: Array, where: str = "") -> None:
+    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
+        row, *element = (int(j) for j in np.argwhere(~np.isfinite(batch))[0])
+        raise InputError(
+            f"the observation of episode {row} (row {row} of {len(batch)}): {where}element "
+            f"{tuple(element)} is {batch[(row, *element)]}; give finite numbers"
+        )
 
 
 def _raise_at(

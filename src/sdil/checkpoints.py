@@ -14,7 +14,8 @@ from sdil.errors import InputError
 from sdil.evaluation.scores import compare_with_truth
 from sdil.files import new_file, read_json
 from sdil.spaces import Array
-from sdil.training import Epoch, State
+from sdil.states import State
+from sdil.training import Epoch
 
 
 class Listener:

@@ -39,7 +39,8 @@ from sdil.spaces import (
     require_vectors,
     require_vectors_and_discrete_actions,
 )
-from sdil.training import OnEpoch, State, check_seed
+from sdil.states import State
+from sdil.training import OnEpoch, check_seed
 from sdil.trajectories import Trajectories, Trajectory
 
 FORMAT_VERSION = 1

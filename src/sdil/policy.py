@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
 
+from sdil.checking import batch_of
 from sdil.cores import steadily
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
@@ -28,12 +28,7 @@ from sdil.history import History
 from sdil.judging import JUDGE, FittedJudge, rebuild_judge
 from sdil.limits import check_fields
 from sdil.nested import shape_actions
-from sdil.observations import (
-    observation_shape,
-    observation_type,
-    pack_observations,
-    unpack_observations,
-)
+from sdil.observations import observation_type, pack_observations
 from sdil.saved import (
     BuildEncoder,
     Encoder,
@@ -46,7 +41,7 @@ from sdil.saved import (
 )
 from sdil.scores import StepScores
 from sdil.spaces import Array, Spaces
-from sdil.training import below, nest, not_below
+from sdil.states import below, nest, not_below
 from sdil.trajectories import Trajectory
 from sdil.windows import Window, Windows
 
@@ -244,23 +239,7 @@ class Policy(Saved):
         `state` None means that all episodes start now; `episode_start` (n,) marks those that do.
         With `deterministic` False, actions are drawn with torch's global generator.
         """
-        shape = observation_shape(self.spaces.observation)
-        kept = observation_type(self.spaces.observation)
-        given = batch = pack_observations(self.spaces.observation, observation)
-        if given.dtype.kind not in "biuf":
-            raise InputError(f"observations are numbers, not {given.dtype}")
-        if given.dtype != kept:
-            with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
-                batch = given.astype(kept)
-        single = batch.shape == shape
-        if single:
-            batch = batch[None]
-        if batch.shape[1:] != shape:
-            raise InputError(
-                f"this policy expects observations of shape {shape} or (n, *{shape}), "
-                f"not {given.shape}"
-            )
-        self._check(batch, given.reshape(batch.shape))
+        batch, single = batch_of(self.spaces.observation, observation)
         seen = _tensor(self.seen_rows(batch))
         spaces = self.inner_spaces
         history = History.none(spaces, len(batch), self.remembers) if state is None else state
@@ -295,26 +274,6 @@ class Policy(Saved):
         with torch.no_grad():
             nothing = History.none(self.inner_spaces, len(seen), self.remembers)
             return self._by_rules(nothing.window(seen)).numpy()
-
-    def _check(self, batch: Array, given: Array) -> None:
-        """Refuse observations (n, *kept) that are not finite, or that bytes do not hold as they
-        were `given`: pictures from 0 to 1 would be black."""
-        space = self.spaces.observation
-        if batch.dtype.kind == "f":
-            _check_finite(batch)
-        elif isinstance(space, gym.spaces.Dict):
-            for name, part in unpack_observations(space, batch).items():
-                _check_finite(part, f"part {name!r}, ")
-        elif given.dtype != batch.dtype:
-            _check_finite(given)
-            lost = np.argwhere(batch != given)
-            if len(lost):
-                at = tuple(int(j) for j in lost[0])
-                raise InputError(
-                    f"the observation of episode {at[0]} (row {at[0]} of {len(batch)}): element "
-                    f"{at[1:]} is {given[at]}, but this policy learned from {batch.dtype}, "
-                    "pictures from 0 to 255; give them so"
-                )
 
     def _act(self, window: Window, *, draw: bool) -> Tensor:
         """(n, *action)"""
@@ -397,15 +356,6 @@ def _why_unfit(rule: Rule, policy: Policy) -> str | None:
 def _spread(rows: Tensor, values: Tensor) -> Tensor:
     """(n,) with axes added behind, so that it chooses among `values` (n, ...)."""
     return rows.view(-1, *[1] * (values.ndim - 1))
-
-
-def _check_finite(batch: Array, where: str = "") -> None:
-    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
-        row, *element = (int(j) for j in np.argwhere(~np.isfinite(batch))[0])
-        raise InputError(
-            f"the observation of episode {row} (row {row} of {len(batch)}): {where}element "
-            f"{tuple(element)} is {batch[(row, *element)]}; give finite numbers"
-        )
 
 
 def _tensor(array: Array) -> Tensor:

@@ -51,7 +51,8 @@ from sdil.policy import Policy
 from sdil.progress import following
 from sdil.simulators import trusted_environment
 from sdil.spaces import Array
-from sdil.training import Epoch, OnEpoch, State, check_seed
+from sdil.states import State
+from sdil.training import Epoch, OnEpoch, check_seed
 
 _PACKAGES = ("sdil", "torch", "numpy", "gymnasium", "minigrid", "minari", "scikit-learn")
 _JUDGE_FOLDER = "judge"

@@ -16,13 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from sdil.errors import InputError
-from sdil.heads import ActionHead
-from sdil.windows import Window, Windows
+from sdil.losses import Sums, refuse_divergence, total
+from sdil.states import State, below, nest, on_cpu
 
 _SHORTEST_EPOCH = 20  # updates; ten clean trajectories are a single batch
-
-State = dict[str, Tensor]
-"""All that training needs to go on from here: weights, optimiser, random state, counters."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +67,6 @@ class Budget:
     max_updates: int
 
 
-def refuse_divergence(phase: str, figures: Mapping[str, float]) -> None:
-    """Raise where a loss is no longer a number."""
-    for name, value in figures.items():
-        if not math.isfinite(value):
-            raise InputError(f"{phase}: training diverged ({name} is {value}); lower learning_rate")
-
-
 @contextmanager
 def seeded(seed: int) -> Iterator[torch.Generator]:
     """Initialise networks inside; batches come from the generator. torch's own state is kept."""
@@ -88,48 +78,6 @@ def seeded(seed: int) -> Iterator[torch.Generator]:
 def generator_of(seed: int) -> torch.Generator:
     """The random numbers that batches come from."""
     return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
-
-
-def mean_nll(
-    outputs: Callable[[Window], Tensor],
-    head: ActionHead,
-    windows: Windows,
-    temperature: float = 1.0,
-) -> Tensor:
-    """The negative log-likelihood of the recorded actions, mean over all steps."""
-    total = torch.zeros((), dtype=torch.float64, device=windows.rows.device)
-    with torch.no_grad():
-        for index in windows.parts():
-            actions = windows.actions_at(index)
-            total += head.nll(outputs(windows.at(index)), actions, "sum", temperature)
-    return total / len(windows)
-
-
-TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
-"""By which the logits of a network are divided that is too sure of itself; it acts the same."""
-
-
-def best_temperature(
-    outputs: Callable[[Window], Tensor], head: ActionHead, held_out: Windows
-) -> float:
-    """That of `TEMPERATURES` by which these steps are predicted best."""
-    return min(TEMPERATURES, key=lambda t: float(mean_nll(outputs, head, held_out, t)))
-
-
-def worse_than_usual(
-    outputs: Callable[[Window], Tensor], head: ActionHead, clean: Windows, held_out: Windows
-) -> bool:
-    """Whether clean actions that were held out are told better by how often clean steps take each
-    action: by likelihood, and surely by what is likeliest."""
-    seen, asked = (w.actions[w.steps] for w in (clean, held_out))
-    usual = head.usual(seen).expand(len(asked), -1)
-    with torch.no_grad():
-        parts = held_out.parts()
-        error = torch.cat([head.error(outputs(held_out.at(i)), asked[i]) for i in parts])
-        usual_error, usual_nll = head.error(usual, asked).mean(), head.nll(usual, asked, "mean")
-    luck = error.std(correction=0) / math.sqrt(len(error))
-    surely = error.mean() - luck > usual_error
-    return bool(surely) and bool(mean_nll(outputs, head, held_out) > usual_nll)
 
 
 class Optimisation:
@@ -417,34 +365,6 @@ class Stages:
         self._number += 1
 
 
-def on_cpu(state: State) -> State:
-    """The same on the CPU, from wherever it was computed."""
-    return {key: value.cpu() for key, value in state.items()}
-
-
-def total(terms: Mapping[str, Tensor]) -> Tensor:
-    """The sum of all terms."""
-    first, *others = terms.values()
-    return sum(others, start=first)
-
-
-class Sums:
-    """Running sums of named figures; nothing leaves the device before `means`."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._count = 0
-
-    def add(self, terms: Mapping[str, Tensor]) -> None:
-        for name, term in terms.items():
-            value = term.detach()
-            self._sums[name] = self._sums[name] + value if name in self._sums else value.clone()
-        self._count += 1
-
-    def means(self) -> dict[str, float]:
-        return {name: float(value) / self._count for name, value in self._sums.items()}
-
-
 def with_more(on_epoch: OnEpoch | None, more: Callable[[], State]) -> OnEpoch | None:
     """The same listener, told of states that hold `more` beside the phase's own, under "own."."""
     if on_epoch is None:
@@ -452,18 +372,3 @@ def with_more(on_epoch: OnEpoch | None, more: Callable[[], State]) -> OnEpoch | 
     return lambda epoch: on_epoch(
         replace(epoch, state=lambda: {**nest("own", epoch.state()), **more()})
     )
-
-
-def nest(prefix: str, state: State) -> State:
-    """The same entries under `prefix.`."""
-    return {f"{prefix}.{key}": value for key, value in state.items()}
-
-
-def below(state: State, prefix: str) -> State:
-    """The entries under `prefix.`, without it."""
-    return {k[len(prefix) + 1 :]: v for k, v in state.items() if k.startswith(prefix + ".")}
-
-
-def not_below(state: State, prefix: str) -> State:
-    """The entries that are not under `prefix.`."""
-    return {k: v for k, v in state.items() if not k.startswith(prefix + ".")}

@@ -15,6 +15,7 @@ from sdil import SDIL, Demonstrations, InputError, Trajectory, load_policy
 from sdil.algorithms.reuse import adversarial_loss, bad_steps, distillation_loss
 from sdil.heads import Categorical
 from sdil.judges.evidence import STEP_SIGNALS
+from sdil.losses import total
 from sdil.networks.hierarchical import SkillArchitecture, SkillModel
 from sdil.networks.skills import Compatibility, select
 from sdil.skills.discovery import (
@@ -26,7 +27,7 @@ from sdil.skills.discovery import (
 )
 from sdil.skills.pairs import Pairs, find_pairs
 from sdil.skills.steps import TrainingSteps
-from sdil.training import seeded, total
+from sdil.training import seeded
 from sdil.windows import Windows
 
 SHORT = SDIL(

@@ -19,9 +19,10 @@ import sdil
 from sdil import BC, Demonstrations, InputError, Judge, Trajectory
 from sdil.algorithms import JUDGES, LEARNERS, make_judge
 from sdil.demonstrations import hold_out
+from sdil.held_out import TEMPERATURES
 from sdil.limits import Between, allowed, fits
 from sdil.networks.encoders import Standardise
-from sdil.training import TEMPERATURES, seeded
+from sdil.training import seeded
 from sdil.windows import Windows
 
 FEW = {"max_updates": 60, "min_updates": 40, "patience": 20}

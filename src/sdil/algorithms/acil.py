@@ -34,7 +34,9 @@ from sdil.algorithms.ppo import Reward, Rollout, Steps
 from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
 from sdil.demonstrations import Demonstrations
 from sdil.limits import Count, Weight
-from sdil.training import Optimisation, State, Sums, below, nest
+from sdil.losses import Sums
+from sdil.states import State, below, nest
+from sdil.training import Optimisation
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 

@@ -23,8 +23,10 @@ from torch import Tensor, nn
 
 from sdil.algorithms.ppo import Rollout, Steps
 from sdil.heads import Considered
+from sdil.losses import Sums
 from sdil.networks.raters import ActionRater
-from sdil.training import Optimisation, State, Sums
+from sdil.states import State
+from sdil.training import Optimisation
 
 _RAREST = 1e-3  # no share is taken for smaller than this, nor for larger than 1 minus this
 

@@ -17,17 +17,11 @@ from sdil.algorithms.learner import check, check_chunk, trains_eyes
 from sdil.algorithms.trust import trust_all
 from sdil.cores import wanted_device
 from sdil.demonstrations import Demonstrations, hold_out
+from sdil.held_out import best_temperature, mean_nll, worse_than_usual
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.training import (
-    OnEpoch,
-    Stages,
-    State,
-    best_temperature,
-    mean_nll,
-    seeded,
-    worse_than_usual,
-)
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 from sdil.windows import Windows
 
 

@@ -22,7 +22,8 @@ from sdil.demonstrations import Demonstrations
 from sdil.judges.step_networks import PairScorer
 from sdil.limits import Positive
 from sdil.networks.policies import PlainPolicy
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from sdil.demonstrations import Demonstrations
 from sdil.judges.step_networks import AdvantageScorer
 from sdil.limits import Count, Discount, Weight
 from sdil.networks.policies import PlainPolicy
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from sdil.algorithms.reward_learner import Lesson, Losses, RewardLearner
 from sdil.heads import ActionHead
 from sdil.limits import Count, Positive, Share, Weight
 from sdil.networks.raters import taken
-from sdil.training import State
+from sdil.states import State
 
 _STATES_AT_ONCE = 2_048
 _LEAST = 1e-30  # a density of zero has no logarithm

@@ -19,7 +19,8 @@ from sdil.demonstrations import Demonstrations
 from sdil.judges.step_networks import DiscriminatorScorer
 from sdil.limits import Share, Weight
 from sdil.networks.policies import PlainPolicy
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

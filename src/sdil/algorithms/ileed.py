@@ -22,7 +22,8 @@ from sdil.demonstrations import Demonstrations
 from sdil.judges.step_networks import ExpertiseScorer, mixture_likelihood
 from sdil.limits import Count
 from sdil.networks.policies import PlainPolicy
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from sdil.judges.step_networks import PairScorer
 from sdil.judging import FittedJudge
 from sdil.limits import Count, Positive, Weight
 from sdil.networks.policies import PlainNetwork, PlainPolicy
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from sdil.errors import InputError
 from sdil.judges.fitted import EvidenceJudge
 from sdil.judges.judge import Judge
 from sdil.judging import FittedJudge
-from sdil.training import OnEpoch, State, below, nest, with_more
+from sdil.states import State, below, nest
+from sdil.training import OnEpoch, with_more
 
 UNUSED = (
     "a judge is given that would not be asked: there are no noisy demonstrations, or "

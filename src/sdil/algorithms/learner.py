@@ -14,7 +14,8 @@ from sdil.spaces import (
     require_vectors,
     require_vectors_and_discrete_actions,
 )
-from sdil.training import OnEpoch, State, check_seed
+from sdil.states import State
+from sdil.training import OnEpoch, check_seed
 
 
 class Learner(Protocol):

@@ -45,18 +45,9 @@ from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.simulators import environment_maker, table_of
+from sdil.states import State, below, nest
 from sdil.table import Table
-from sdil.training import (
-    Budget,
-    Convergence,
-    OnEpoch,
-    Optimisation,
-    State,
-    below,
-    nest,
-    seeded,
-    with_more,
-)
+from sdil.training import Budget, Convergence, OnEpoch, Optimisation, seeded, with_more
 from sdil.windows import STEPS_AT_ONCE
 
 REWARD, DISTIL = range(2)

@@ -20,7 +20,8 @@ from sdil.errors import InputError
 from sdil.limits import Share
 from sdil.networks.policies import PlainPolicy
 from sdil.spaces import Array
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.history import History
+from sdil.losses import Sums, refuse_divergence, total
 from sdil.networks.policies import PlainNetwork
 from sdil.simulators import Simulator
-from sdil.training import (
-    Epoch,
-    OnEpoch,
-    Optimisation,
-    State,
-    Sums,
-    below,
-    nest,
-    refuse_divergence,
-    total,
-)
+from sdil.states import State, below, nest
+from sdil.training import Epoch, OnEpoch, Optimisation
 
 
 @dataclass(frozen=True)

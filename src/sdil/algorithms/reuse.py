@@ -17,22 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sdil.heads import ActionHead, counts_actions
+from sdil.held_out import best_temperature, mean_nll, worse_than_usual
 from sdil.networks.hierarchical import Predicts, SkillModel
 from sdil.networks.skills import select
 from sdil.skills.discovery import Discovery, gumbel
 from sdil.skills.steps import TrainingSteps
-from sdil.training import (
-    Budget,
-    BudgetFields,
-    Convergence,
-    OnEpoch,
-    Optimisation,
-    OptimiserFields,
-    State,
-    best_temperature,
-    mean_nll,
-    worse_than_usual,
-)
+from sdil.states import State
+from sdil.training import Budget, BudgetFields, Convergence, OnEpoch, Optimisation, OptimiserFields
 from sdil.windows import Window, Windows
 
 _LEAST_PROBABILITY = 0.05  # the paper's form of L_adv has no gradient below it

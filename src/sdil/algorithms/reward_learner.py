@@ -26,21 +26,15 @@ from sdil.algorithms.ppo import PPO, Reward, Settings, Steps, practise
 from sdil.demonstrations import Demonstrations, hold_out
 from sdil.errors import InputError
 from sdil.heads import MODES, Considered
+from sdil.held_out import mean_nll
 from sdil.history import History
 from sdil.limits import Count, CountOrNone, Discount, Positive, Share, Weight
 from sdil.networks.encoders import mlp
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
 from sdil.networks.raters import ActionRater
 from sdil.simulators import Simulator, simulator
-from sdil.training import (
-    Budget,
-    Convergence,
-    OnEpoch,
-    Optimisation,
-    State,
-    mean_nll,
-    seeded,
-)
+from sdil.states import State
+from sdil.training import Budget, Convergence, OnEpoch, Optimisation, seeded
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 

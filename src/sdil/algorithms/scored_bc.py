@@ -21,7 +21,8 @@ from sdil.judging import FittedJudge
 from sdil.limits import Share
 from sdil.moved import refuse_moved
 from sdil.networks.policies import PlainPolicy
-from sdil.training import OnEpoch, Stages, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, seeded
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ from sdil.networks.hierarchical import HierarchicalPolicy, SkillModel
 from sdil.skills.discovery import Discovery
 from sdil.skills.fields import DiscoveryFields
 from sdil.skills.steps import TrainingSteps, first_models
-from sdil.training import OnEpoch, State, below, nest, on_cpu, seeded, with_more
+from sdil.states import State, below, nest, on_cpu
+from sdil.training import OnEpoch, seeded, with_more
 from sdil.windows import Windows
 
 DISCOVER, SELECT, REFINE = range(3)

@@ -27,8 +27,9 @@ from sdil.policy import Policy
 from sdil.saved import Saved
 from sdil.simulators import EnvironmentLike, environment_maker, table_of
 from sdil.spaces import Array, Spaces
+from sdil.states import State, below, nest
 from sdil.table import Table
-from sdil.training import OnEpoch, State, below, check_seed, nest, with_more
+from sdil.training import OnEpoch, check_seed, with_more
 
 Kind = TypeVar("Kind", bound=type[Any])
 _ENCODER = "encoder"

@@ -42,11 +42,11 @@ from torch import Tensor
 from sdil.algorithms.judged import draw_by_weight, fingerprints
 from sdil.algorithms.shared import once
 from sdil.demonstrations import Demonstrations
+from sdil.held_out import TEMPERATURES
 from sdil.judging import FittedJudge
 from sdil.networks.cross_fitting import CrossFitted, cross_fit
 from sdil.networks.folds import Folds
 from sdil.spaces import Array
-from sdil.training import TEMPERATURES
 from sdil.trajectories import Trajectory
 from sdil.ways import Way
 

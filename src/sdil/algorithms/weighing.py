@@ -20,19 +20,13 @@ from sdil.algorithms.learner import check_chunk
 from sdil.algorithms.trust import Trust
 from sdil.demonstrations import Demonstrations, hold_out, leave_folds_out
 from sdil.errors import InputError
+from sdil.held_out import best_temperature, mean_nll, worse_than_usual
 from sdil.judges.step_networks import NetworkJudge, StepNetwork, StepScorer
 from sdil.judging import NONE_LEFT, FittedJudge, check_judge
 from sdil.limits import Count, CountOrNone, Positive, Weight
 from sdil.networks.policies import Architecture, PlainNetwork, PlainPolicy
-from sdil.training import (
-    Epoch,
-    OnEpoch,
-    Stages,
-    State,
-    best_temperature,
-    mean_nll,
-    worse_than_usual,
-)
+from sdil.states import State
+from sdil.training import Epoch, OnEpoch, Stages
 from sdil.windows import Windows
 
 Fit = Callable[..., Any]

@@ -23,12 +23,13 @@ from sdil.curation import Curated
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.evaluation.comparisons import Estimate, mean_interval
+from sdil.held_out import TEMPERATURES
 from sdil.networks.cross_fitting import Progress, cross_fit
 from sdil.networks.folds import MOST_FOLDS, Folds
 from sdil.networks.seeing import needs_encoder, see
 from sdil.progress import counting
 from sdil.spaces import Array
-from sdil.training import TEMPERATURES, check_seed
+from sdil.training import check_seed
 from sdil.ways import Way
 
 WORTH = 0.01

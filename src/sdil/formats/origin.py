@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
+from sdil.formats.recognise import is_server, without_password
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectories
 
@@ -151,6 +153,27 @@ class Imported(Demonstrations):
         object.__setattr__(self, "origin", origin)
 
     __hash__ = None
+
+
+def place_of(location: str) -> str:
+    """Absolute, and of a server without the password."""
+    if is_server(location):
+        return without_password(location)
+    path = Path(location)
+    return str(path.absolute()) if path.exists() else location
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold of what a source says of itself."""
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def _is_whole(value: object) -> bool:

@@ -6,7 +6,7 @@ Both go through a `Reading`, which is what was chosen of a source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,20 +25,14 @@ from sdil.formats.cameras import (
     parse_size,
     rows_of,
 )
-from sdil.formats.origin import Imported, Numbered, Origin
+from sdil.formats.origin import Imported, Numbered, Origin, place_of, plain
 from sdil.formats.packing import Packing
 from sdil.formats.picking import Picked, pick, split_names
-from sdil.formats.recognise import (
-    Address,
-    is_server,
-    open_source,
-    parse_address,
-    without_password,
-)
+from sdil.formats.recognise import Address, open_source, parse_address
 from sdil.formats.recorded import check_finite, check_lengths, frames_of, known_sums, rewards_of
 from sdil.formats.runs import BYTES, Rowed, Run
-from sdil.formats.source import Episode, Source
-from sdil.formats.trusted import choose, columns_of, offer
+from sdil.formats.sets import clean_and_noisy, group_of, of_task
+from sdil.formats.source import Source
 from sdil.observations import is_packed, pack_observations, packed_type
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
@@ -152,55 +146,12 @@ class Reading:
     @cached_property
     def candidates(self) -> tuple[int, ...]:
         """The episodes of the task that was chosen, all of them if there is one."""
-        task = self.address.choices.get("task")
-        if task is None:
-            return tuple(range(len(self.source.episodes)))
-        tasks = list(dict.fromkeys(e.task for e in self.source.episodes if e.task is not None))
-        numbered = self.source.about.get("tasks")  # the source's own numbers, where it has any
-        if task not in tasks and task.isdecimal():
-            if isinstance(numbered, Mapping):
-                task = numbered.get(int(task), task)
-            elif int(task) < len(tasks):
-                task = tasks[int(task)]
-        found = tuple(i for i, e in enumerate(self.source.episodes) if e.task == task)
-        if not found:
-            raise InputError(
-                f"{self.source.location}: there is no task {task!r}; "
-                + (f"there are {'; '.join(tasks)}" if tasks else "it names no tasks")
-            )
-        return found
+        return of_task(self.source, self.address.choices.get("task"))
 
     @cached_property
     def sets(self) -> tuple[tuple[int, ...], tuple[int, ...], str]:
         """Positions of the clean and of the noisy episodes, and how they were chosen."""
-        said = self.address.choices
-        if "clean" not in said:
-            raise InputError(
-                f"{self.source.location}: which episodes are trusted? Say it with --clean. "
-                f"{offer(self.source)}"
-            )
-        clean = choose(self.source, said["clean"], among=self.candidates)
-        wanted = set(self.candidates)
-        first = tuple(i for i in clean.positions if i in wanted)
-        if not first:
-            raise InputError(
-                f"{self.source.location}: no episode of the task is among {clean.sentence}"
-            )
-        if "noisy" in said:
-            doubtful = choose(self.source, said["noisy"], among=self.candidates)
-            both = set(first) & set(doubtful.positions)
-            if both:
-                name = self.source.episodes[min(both)].id
-                raise InputError(f"{self.source.location}: episode {name!r} is clean and noisy")
-            rest = tuple(i for i in doubtful.positions if i in wanted)
-            others = f"noisy: {doubtful.sentence} ({len(rest)})"
-        else:
-            trusted = set(first)
-            rest = tuple(i for i in self.candidates if i not in trusted)
-            others = f"noisy: all others ({len(rest)})"
-        one = self.source.episodes[first[0]].task
-        task = f" of the task {one}" if "task" in said else ""
-        return first, rest, f"clean{task}: {clean.sentence} ({len(first)}); {others}"
+        return clean_and_noisy(self.source, self.address.choices)
 
     @cached_property
     def spaces(self) -> Spaces:
@@ -221,14 +172,14 @@ class Reading:
         kept = {self.source.episodes[i].id for i in (*clean, *noisy)}
         return Origin(
             format=self.source.format,
-            location=_place(self.source.location),
+            location=place_of(self.source.location),
             choices=dict(self.address.choices),
             chosen=sentence,
             observation=self.observation.names,
             action=self.action.names,
             observation_units=self.observation.units,
             action_units=self.action.units,
-            about=_plain(self.source.about),
+            about=plain(self.source.about),
             frames=dict(self.frames),
             tasks={k: v for k, v in tasks.items() if k in kept}
             if len(set(tasks.values())) > 1
@@ -270,7 +221,7 @@ class Reading:
                 self.frames[episode.id] = numbered
         if isinstance(self.spaces.action, gym.spaces.Discrete):
             done = done[:, 0].astype(np.int64)
-        ended, group = recorded.terminated, self._group_of(episode)
+        ended, group = recorded.terminated, group_of(self.source, episode, self.address.choices)
         summed = (
             known_sums(seen, self.observation, recorded.values, recorded.sums),
             known_sums(done, self.action, recorded.values, recorded.sums),
@@ -339,7 +290,7 @@ class Reading:
             lengths,
             rows.terminated,
             [episode.id for episode in episodes],
-            [self._group_of(episode) for episode in episodes],
+            [group_of(self.source, episode, self.address.choices) for episode in episodes],
             (
                 known_sums(seen, self.observation, given.values, rows.sums),
                 known_sums(done, self.action, given.values, rows.sums),
@@ -390,21 +341,6 @@ class Reading:
         every = packed.finish()
         return Imported(every[: len(clean)], every[len(clean) :], self.spaces, self.origin())
 
-    def _group_of(self, episode: Episode) -> str | None:
-        column = self.address.choices.get("group")
-        if column is None or column == "group":
-            return episode.group
-        if column == "task":
-            return episode.task
-        if column not in columns_of(self.source):
-            known = ", ".join(columns_of(self.source)) or "none"
-            raise InputError(
-                f"{self.source.location}: episodes have no column {column!r} to group them by; "
-                f"there are {known}"
-            )
-        value = episode.columns.get(column)
-        return None if value is None else str(value)
-
     def _most_counted(self) -> int | None:
         """The largest action where actions are counted; one look at the actions alone."""
         if not self.action.is_counted:
@@ -437,24 +373,3 @@ def _prefixed(address: Address) -> str:
 
 def _float(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
     return np.float64 if dtype == np.float64 else np.float32
-
-
-def _place(location: str) -> str:
-    """Absolute, and of a server without the password."""
-    if is_server(location):
-        return without_password(location)
-    path = Path(location)
-    return str(path.absolute()) if path.exists() else location
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold of what a source says of itself."""
-    if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

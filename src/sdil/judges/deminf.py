@@ -24,7 +24,8 @@ from sdil.limits import Count
 from sdil.networks.encoders import Standardise
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array, Spaces
-from sdil.training import OnEpoch, State
+from sdil.states import State
+from sdil.training import OnEpoch
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows, varying_inputs
 

@@ -38,7 +38,7 @@ from sdil.networks.encoders import Standardise
 from sdil.networks.ensemble import Ensemble
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array
-from sdil.training import below, nest
+from sdil.states import below, nest
 from sdil.windows import Windows, steps_at_once
 
 OUTCOMES = ("progress", "efficiency")

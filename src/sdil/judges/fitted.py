@@ -28,7 +28,7 @@ from sdil.labels import LABELS, Label, check_labels
 from sdil.relative import Relative
 from sdil.scores import JudgedSteps
 from sdil.spaces import Array, Spaces
-from sdil.training import below, nest, not_below
+from sdil.states import below, nest, not_below
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 

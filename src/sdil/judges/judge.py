@@ -14,7 +14,8 @@ from sdil.judges.material import Material
 from sdil.judging import check_judge
 from sdil.labels import Label, check_labels, episodes_of
 from sdil.limits import Count, PartialShare, Positive, Some, Weight
-from sdil.training import OnEpoch, Stages, State, generator_of
+from sdil.states import State
+from sdil.training import OnEpoch, Stages, generator_of
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from sdil.judges.likeness import Looks, Seen, likeness, own_likeness
 from sdil.spaces import Array
-from sdil.training import below
+from sdil.states import below
 
 WRONG = 0.1
 """How often an answer is taken for wrong."""

@@ -25,7 +25,8 @@ from sdil.skills.fields import DiscoveryFields
 from sdil.skills.optimality import step_scores
 from sdil.skills.steps import TrainingSteps, first_models
 from sdil.spaces import Spaces
-from sdil.training import OnEpoch, State, seeded
+from sdil.states import State
+from sdil.training import OnEpoch, seeded
 from sdil.trajectories import Trajectories
 from sdil.windows import Windows
 

@@ -27,7 +27,7 @@ from sdil.judges.likeness import STATES, Looks, Seen, quantile_grid, some_of
 from sdil.judging import CrossJudged, GoodShare
 from sdil.labels import Episodes, Label, told_steps
 from sdil.spaces import Array
-from sdil.training import below, nest
+from sdil.states import below, nest
 from sdil.windows import STEPS_AT_ONCE, Windows
 
 _LOOKED_AT = 8  # steps of a span that are kept as examples

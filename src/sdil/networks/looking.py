@@ -26,7 +26,8 @@ from sdil.networks.eyes import Eye, Eyes, low_resolution
 from sdil.networks.observing import BYTES_AT_ONCE, ObservationEncoder, brought
 from sdil.observations import has_images, part_of
 from sdil.spaces import Array
-from sdil.training import Budget, Convergence, OnEpoch, Optimisation, State, seeded
+from sdil.states import State
+from sdil.training import Budget, Convergence, OnEpoch, Optimisation, seeded
 from sdil.windows import Windows, as_tensor
 
 PHASE = "look"

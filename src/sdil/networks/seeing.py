@@ -16,7 +16,8 @@ from sdil.errors import InputError
 from sdil.networks.looking import learn_to_see
 from sdil.networks.observing import Features, ObservationEncoder, measure_features
 from sdil.observations import has_images, is_vector
-from sdil.training import OnEpoch, State
+from sdil.states import State
+from sdil.training import OnEpoch
 
 _REMEMBERED = 4  # sets of demonstrations
 

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sdil.losses import refuse_divergence, total
 from sdil.networks.encoders import RecordedFeatures
 from sdil.networks.hierarchical import SkillModel
 from sdil.networks.skills import Compatibility, select
@@ -31,7 +32,8 @@ from sdil.skills.pairs import Pairs, find_pairs
 from sdil.skills.pairs_on_device import find_pairs_on_device
 from sdil.skills.repeated import Repeated
 from sdil.skills.steps import TrainingSteps
-from sdil.training import Epoch, OnEpoch, Optimisation, State, refuse_divergence, total
+from sdil.states import State
+from sdil.training import Epoch, OnEpoch, Optimisation
 
 
 @dataclass(frozen=True)
