@@ -103,6 +103,12 @@ def of_steps(
     return of_gains(table[np.arange(len(actions)), actions] - anew, group)
 
 
+def above_dealt(own: Array, dealt: Array) -> Array:
+    """The share of dealt actions (R, D) that own ones (R,) stand above, less that which they stand
+    under: densities of single steps are too far apart for means to be fair. (R,)"""
+    return np.asarray(np.sign(own[:, None] - dealt).mean(1))
+
+
 def of_gains(gain: Array, group: Array) -> Ground:
     """By how much a signal rates own actions above those dealt out anew; NaN: it says nothing."""
     known = ~np.isnan(gain)

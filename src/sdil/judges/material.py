@@ -119,6 +119,28 @@ class Material:
         """The training steps of a fold."""
         return torch.from_numpy(np.flatnonzero(self.fold[: self.n_train] == fold))
 
+    def taken_in_whole(
+        self, trajectory: Array, actions: Array, acts: Array, n_actions: int
+    ) -> Array | None:
+        """How often each counted action was taken in the trajectories that those of R steps
+        (R,) were cut out of, where it acted; 0 of what is whole. `actions` and `acts` are of all
+        steps (N,). None: all are whole. (R, n_actions)"""
+        whole = self.whole
+        if (whole == np.arange(len(whole))).all():
+            return None
+        counts = np.zeros((len(whole), n_actions))
+        cut = np.isin(self.trajectory, whole[whole != np.arange(len(whole))]) & acts
+        np.add.at(counts, (self.trajectory[cut], actions[cut]), 1.0)
+        is_piece = whole[trajectory] != trajectory
+        return np.where(is_piece[:, None], counts[whole[trajectory]], 0.0)
+
+    def deal(self, steps: Array, count: int, rng: np.random.Generator) -> Array:
+        """Steps whose actions are dealt out at these clean ones, half of them clean and half noisy:
+        where motion is steady, the actions of the same trajectory are all alike. (R, count)"""
+        half = (len(steps), count // 2)
+        sides = [among[rng.integers(len(among), size=half)] for among in (steps, self.noisy)]
+        return np.concatenate(sides, 1)
+
     def learners(
         self,
         among: Array,

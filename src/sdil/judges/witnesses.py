@@ -19,7 +19,7 @@ from sdil.judges.doing import Doing
 from sdil.judges.episodes import Episodes, Pace, count_rates
 from sdil.judges.evidence import EPISODE_SIGNALS, OUTCOMES, REAL_OUTCOMES, Evidence
 from sdil.judges.expected import Expected, learn_expected
-from sdil.judges.hearing import Ground, of_gains, of_steps
+from sdil.judges.hearing import Ground, above_dealt, of_gains, of_steps
 from sdil.judges.integrity import Integrity, learn_integrity
 from sdil.judges.learned_value import LearnedValue, learn_value
 from sdil.judges.likelihood import WIDTHS, Clones, learn_clones
@@ -223,34 +223,13 @@ class Witnesses:
         trajectory, group = self.material.trajectory[steps], self.material.group[steps]
         if self.n_counted:
             every = torch.arange(self.n_counted).expand(len(steps), -1)
-            table, taken = self._rate(name, steps, every), self.actions.numpy()[steps]
-            whole = self._of_whole(trajectory)
-            return of_steps(table, taken.astype(np.int64), trajectory, group, whole)
-        others = self._dealt(steps, np.random.default_rng([self.seed, 23]))
+            table, taken = self._rate(name, steps, every), self.actions.numpy().astype(np.int64)
+            whole = self.material.taken_in_whole(trajectory, taken, self.acts, self.n_counted)
+            return of_steps(table, taken[steps], trajectory, group, whole)
+        others = self.material.deal(steps, _DEALT, np.random.default_rng([self.seed, 23]))
         own, dealt = self.actions[steps][:, None], self.actions[others]
         table = self._rate(name, steps, torch.cat([own, dealt], 1))
-        return of_gains(_standing(table[:, 0], table[:, 1:]), group)
-
-    def _of_whole(self, trajectory: Array) -> Array | None:
-        """How often each counted action was taken in the trajectories that those of R steps were
-        cut out of, where it acted; 0 of what is whole. None: all are. (R, A)"""
-        whole = self.material.whole
-        if (whole == np.arange(len(whole))).all():
-            return None
-        counts = np.zeros((len(whole), self.n_counted))
-        cut = np.isin(self.material.trajectory, whole[whole != np.arange(len(whole))]) & self.acts
-        taken = self.actions.numpy()[cut].astype(np.int64)
-        np.add.at(counts, (self.material.trajectory[cut], taken), 1.0)
-        is_piece = whole[trajectory] != trajectory
-        return np.where(is_piece[:, None], counts[whole[trajectory]], 0.0)
-
-    def _dealt(self, steps: Array, rng: np.random.Generator) -> Array:
-        """Steps whose actions are dealt out at these clean ones, half of them clean and half noisy:
-        where motion is steady, the actions of the same trajectory are all alike. (R, _DEALT)"""
-        noisy = self.material.noisy
-        half = (len(steps), _DEALT // 2)
-        sides = [among[rng.integers(len(among), size=half)] for among in (steps, noisy)]
-        return np.concatenate(sides, 1)
+        return of_gains(above_dealt(table[:, 0], table[:, 1:]), group)
 
     def _rate(self, name: str, steps: Array, actions: Tensor) -> Array:
         """What those say of actions (R, D, *action) who never saw the group of a step. (R, D)"""
@@ -415,9 +394,3 @@ class Witnesses:
                 updates=self.fields.outcome_updates,
             )
         self.final.integrity = self.integrity
-
-
-def _standing(own: Array, dealt: Array) -> Array:
-    """The share of dealt actions (R, D) that own ones (R,) stand above, less that which they stand
-    under: densities of single steps are too far apart for means to be fair. (R,)"""
-    return np.asarray(np.sign(own[:, None] - dealt).mean(1))
