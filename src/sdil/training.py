@@ -139,7 +139,13 @@ class Optimisation:
 
     def restore(self, state: State) -> None:
         """Go back to what `state` gave."""
-        self.load_weights(below(state, "now"))
+        try:
+            self.load_weights(below(state, "now"))
+        except RuntimeError as error:
+            raise InputError(
+                "what was interrupted trained other networks, so another version of sdil began it: "
+                "begin anew"
+            ) from error
         saved = self.optimiser.state_dict()
         numbers = {int(k.split(".")[1]) for k in state if k.startswith("optimiser.")}
         saved["state"] = {

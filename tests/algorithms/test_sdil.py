@@ -369,6 +369,13 @@ def test_clusters_of_sets_part_the_sets_and_know_actions(demos):
     assert (told.clusters[:40] + 2 == told.clusters[40:]).all()
 
 
+def test_with_clusters_of_sets_nothing_is_said_of_pairs_that_cannot_mix(demos):
+    """A learner that pairs by clusters alone; warnings are errors here."""
+    settings = replace(SHORT, clusters="sets", zeta_step=0.0, discovery_min_updates=100)
+    policy = replace(settings, usage_weight=3.0).fit(demos, seed=0)
+    assert len(policy.score(demos.noisy)) == len(demos.noisy)
+
+
 def test_what_is_imitated_above_a_score_weighs_as_if_both_sets_were_of_one_size(demos):
     asked, epochs = [], []
 

@@ -22,7 +22,7 @@ from sdil.demonstrations import hold_out
 from sdil.held_out import TEMPERATURES
 from sdil.limits import Between, allowed, fits
 from sdil.networks.encoders import Standardise
-from sdil.training import seeded
+from sdil.training import Optimisation, seeded
 from sdil.windows import Windows
 
 FEW = {"max_updates": 60, "min_updates": 40, "patience": 20}
@@ -357,6 +357,21 @@ def test_a_judge_says_what_it_listened_to_and_judges_everything(judge, judged, d
     assert (np.abs(scores) <= 1).all()
     assert scores.std() > 0
     assert fitted.score([]) == []
+
+
+def test_what_another_version_began_is_refused_in_a_sentence():
+    def optimisation(width):
+        return Optimisation(
+            {"net": torch.nn.Linear(width, 2)},
+            learning_rate=1e-3,
+            weight_decay=0.0,
+            generator=torch.Generator(),
+        )
+
+    state = optimisation(3).state()
+    optimisation(3).restore(state)
+    with pytest.raises(InputError, match="begin anew"):
+        optimisation(4).restore(state)
 
 
 @pytest.mark.slow

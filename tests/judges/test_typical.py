@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from corridor import corridor, fit
 from pushed import SPACES, pushed, world
 from sklearn.metrics import roc_auc_score
 
-from sdil import Demonstrations, Judge, Trajectory, load_judge
+from sdil import Demonstrations, Judge, Label, Trajectory, load_judge
 from sdil.heads import make_head
+from sdil.judges.evidence import STEP_SIGNALS
 from sdil.judges.material import Pools
 from sdil.judges.typical import Typical, learn_typical
 from sdil.networks.encoders import Standardise
@@ -90,6 +93,39 @@ def test_it_is_the_same_after_saving(judged, tmp_path):
         np.testing.assert_array_equal(a.optimality, b.optimality)
 
 
+def test_it_is_looked_at_when_people_label_steps(judged):
+    judge, demos, good = judged
+    labels, first = [], 0
+    for t in demos.noisy[:20]:
+        for step in (3, len(t) // 2):
+            label = "good" if good[first + step] else "bad"
+            labels.append(Label("noisy", t.id, step, step, label))
+        first += len(t)
+    told = judge.tell(labels)
+    looks = told.evidence.lessons.looks
+    assert STEP_SIGNALS.index("typical") in looks.which.tolist()
+    said = np.concatenate([s.optimality for s in told.score(demos.noisy)])
+    assert roc_auc_score(good, said) > 0.9
+
+
+def test_a_judge_that_is_interrupted_while_it_learns_what_is_usual_goes_on_as_if_it_had_not(judged):
+    judge, demos, _ = judged
+    stopped = []
+
+    def stop(epoch):
+        if epoch.phase == "learn what is usual":
+            stopped.append(epoch.state())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Judge(**QUICK).fit(demos, seed=0, on_epoch=stop)
+    again = Judge(**QUICK).fit(demos, seed=0, resume=stopped[0])
+    tensors = judge.tensors()
+    assert tensors.keys() == again.tensors().keys()
+    for name, tensor in again.tensors().items():
+        assert torch.equal(tensor, tensors[name]) or tensor.isnan().any(), name
+
+
 def test_judges_that_were_saved_without_it_score_as_they_did(judged):
     demos = judged[1]
     judge = Judge(signals="likelihood+consensus+value", **QUICK).fit(demos, seed=0)
@@ -117,8 +153,28 @@ def test_where_there_are_two_ways_the_mean_of_them_is_none():
     assert said.why
 
 
-def test_of_counted_actions_it_is_not_asked():
-    judge = fit(corridor())
+def test_without_a_signal_of_time_there_is_nothing_to_hold_it_against(judged):
+    signals = "likelihood+consensus+typical"
+    judge = Judge(signals=signals, **QUICK).fit(judged[1], seed=0)
+    (said,) = (s for s in judge.signals if s.name == "typical")
+    assert not said.heard
+    assert "nobody is heard who knows how long things took" in said.why
+
+
+def in_several_parts(demos):
+    """The same where pushes are to a side or to none, in either direction."""
+    space = gym.spaces.MultiDiscrete([3, 3])
+
+    def cut(t):
+        return replace(t, actions=np.round(t.actions + 1).astype(np.int64))
+
+    spaces = Spaces(demos.spaces.observation, space)
+    return Demonstrations([*map(cut, demos.clean)], [*map(cut, demos.noisy)], spaces)
+
+
+@pytest.mark.parametrize("make", [corridor, lambda: in_several_parts(world(noisy=30)[0])])
+def test_of_counted_actions_it_is_not_asked(make):
+    judge = fit(make())
     (said,) = (s for s in judge.signals if s.name == "typical")
     assert not said.heard
     assert "real numbers" in said.why

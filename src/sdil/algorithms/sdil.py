@@ -78,7 +78,8 @@ class SDIL(DiscoveryFields):
     paper."""
     predicts: Literal["mixture", "likeliest", "mean"] = "mixture"
     """Who decides on an action: mixture, all skills, each as probable as it is; likeliest, the most
-    probable skill alone, as in the paper; mean, the mean of the skills, as in the authors' code."""
+    probable skill alone, as in the paper; mean, the mean of the skills, about which the authors'
+    code draws."""
     low_level: Literal["auto", "skill", "history"] = "auto"
     """What pi_low sees beside the state when it acts: skill, the skill alone, as in the paper;
     history, also the embedding of the window that the skill stands for; auto, history where actions

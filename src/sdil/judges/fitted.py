@@ -18,7 +18,7 @@ from sdil.errors import InputError
 from sdil.judges.asking import Question, choose
 from sdil.judges.episodes import Episodes
 from sdil.judges.evidence import EPISODE_SIGNALS, SIGNALS, STEP_SIGNALS, Evidence
-from sdil.judges.hearing import EPISODE_LEVEL, RATHER, Ground, step_level
+from sdil.judges.hearing import EPISODE_LEVEL, OF_TIME, RATHER, Ground, step_level
 from sdil.judges.lessons import Posterior
 from sdil.judges.likeness import Seen
 from sdil.judges.material import windows_of
@@ -278,7 +278,9 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
     if ground.heard(level):
         more = {
             "consensus": "it does not predict them better than likelihood does",
-            "typical": "those who know how long things took agree more with consensus",
+            "typical": "those who know how long things took agree more with consensus"
+            if set(OF_TIME) & set(heard)
+            else "nobody is heard who knows how long things took",
         }.get(name, "there is nothing heard that it could be held against")
         return Signal(name, False, f"{told}; but {more}")
     return Signal(name, False, f"{told}, where under {level:.0%} is needed")

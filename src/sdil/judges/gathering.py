@@ -80,7 +80,7 @@ class Gathering:
         self._refuse_strangers()
         if "consensus" in self.asked and self.heard:
             self._find_consensus()
-        if "typical" in self.asked and "consensus" in self.heard and not self.witnesses.n_counted:
+        if "typical" in self.asked and "consensus" in self.heard and self.witnesses.real:
             self._find_typical()
         self._join()
         odd = self._judge_episodes(outcomes) | self._odd_by_steps()
@@ -237,15 +237,17 @@ class Gathering:
         )
         middles = [bin_middles(signal[noisy]) for signal in signals]
 
-        def said() -> Array:
+        def say(log_odds: list[Array]) -> Array:
             each = [worth(*of) for of in zip(signals, middles, log_odds, strict=True)]
             return np.array(each).reshape(len(each), len(self.acts))
 
-        if not self.witnesses.n_counted:
+        said = say(log_odds)
+        if self.witnesses.real:
             learned_from_time = np.isin(self.heard, OF_TIME)  # the others clone
-            repeated = how_far_kin_apart(learned_from_time, said()[:, clean])
-            log_odds = [odds * once for odds, once in zip(log_odds, repeated, strict=True)]
-        return said(), log_odds
+            once = how_far_kin_apart(learned_from_time, said[:, clean])
+            log_odds = [odds * part for odds, part in zip(log_odds, once, strict=True)]
+            said = say(log_odds)
+        return said, log_odds
 
     def _join(self) -> None:
         """What values of the final networks are worth: as much as those that stand as high among

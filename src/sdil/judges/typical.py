@@ -4,7 +4,8 @@ Of actions that are real numbers alone. Likelihood under a mixture finds an acti
 some of those do so; clones of both sets then keep the bad steps that they were given as a mode of
 its own. Here one mean is learned, by the distance itself and not its square, so that the many
 decide and the few that are far off hardly move it. How far from it unseen clean steps are, and in
-which directions, says how much a distance counts.
+which directions, says how much a distance counts. Where there are several ways the mean of them is
+none: it is heard where consensus is and where those who know how long things took agree with it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sdil.heads import ActionHead, counts_actions
+from sdil.heads import ActionHead, Real, counts_actions
 from sdil.judges.distance import coarse, learn_distance
 from sdil.judges.doing import Doing
 from sdil.judges.episodes import Episodes, Pace, count_rates
@@ -74,6 +74,8 @@ class Witnesses:
         self.actions = windows.actions_at(torch.arange(len(windows)))
         head.fit(self.actions[: material.n_train])
         n_inputs, self.n_counted = len(material.inputs), head.size if counts_actions(head) else 0
+        self.real = isinstance(head, Real)
+        """Whether actions are real numbers, all of them."""
         self.standardise = Standardise(n_inputs)
         self.standardise.fit(windows)
         self.doing = Doing(n_inputs, self.n_counted)

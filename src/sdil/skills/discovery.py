@@ -211,7 +211,8 @@ class Discovery:
                 "in use. Raise usage_weight, lower n_skills, or give more data.",
                 stacklevel=3,
             )
-        if len(self.steps.noisy) and settings.mi_weight > 0 and self.mixed_pairs_survived == 0.0:
+        mixes = len(self.steps.noisy) and settings.mi_weight > 0 and settings.clusters == "states"
+        if mixes and self.mixed_pairs_survived == 0.0:
             warnings.warn(
                 "no clean step was paired with a noisy one at the end of discovery, so the noisy "
                 'set taught the clean skills nothing. Use positive_filter="opposed", or raise '

@@ -56,8 +56,8 @@ class DiscoveryFields:
     n_clusters: Count = 8
     """Clusters of input states that pair the other batches."""
     clusters: Literal["states", "sets"] = "states"
-    """What these are clusters of: states, as in the paper; sets, half as many of states and
-    actions, those of the clean set apart from those of the noisy set, as in the authors' code."""
+    """What these are clusters of: states, as in the paper; sets, half as many (one at least) of
+    states and actions, each cut into its clean and its noisy steps, as in the authors' code."""
     positives: CountOrNone = 3
     """Positive partners per step, beside itself."""
     negatives: Count = 6
