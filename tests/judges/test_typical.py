@@ -108,6 +108,7 @@ def test_it_is_looked_at_when_people_label_steps(judged):
     assert roc_auc_score(good, said) > 0.9
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_interrupted_while_it_learns_what_is_usual_goes_on_as_if_it_had_not(judged):
     judge, demos, _ = judged
     stopped = []
@@ -126,6 +127,7 @@ def test_a_judge_that_is_interrupted_while_it_learns_what_is_usual_goes_on_as_if
         assert torch.equal(tensor, tensors[name]) or tensor.isnan().any(), name
 
 
+@pytest.mark.slow
 def test_judges_that_were_saved_without_it_score_as_they_did(judged):
     demos = judged[1]
     judge = Judge(signals="likelihood+consensus+value", **QUICK).fit(demos, seed=0)
@@ -136,6 +138,7 @@ def test_judges_that_were_saved_without_it_score_as_they_did(judged):
         np.testing.assert_array_equal(a.optimality, b.optimality)
 
 
+@pytest.mark.slow
 def test_where_there_are_two_ways_the_mean_of_them_is_none():
     """They swerve to one side or to the other: nobody does what is in the middle."""
     rng = np.random.default_rng(0)
@@ -153,6 +156,7 @@ def test_where_there_are_two_ways_the_mean_of_them_is_none():
     assert said.why
 
 
+@pytest.mark.slow
 def test_without_a_signal_of_time_there_is_nothing_to_hold_it_against(judged):
     signals = "likelihood+consensus+typical"
     judge = Judge(signals=signals, **QUICK).fit(judged[1], seed=0)
@@ -172,7 +176,13 @@ def in_several_parts(demos):
     return Demonstrations([*map(cut, demos.clean)], [*map(cut, demos.noisy)], spaces)
 
 
-@pytest.mark.parametrize("make", [corridor, lambda: in_several_parts(world(noisy=30)[0])])
+@pytest.mark.parametrize(
+    "make",
+    [
+        corridor,
+        pytest.param(lambda: in_several_parts(world(noisy=30)[0]), marks=pytest.mark.slow),
+    ],
+)
 def test_of_counted_actions_it_is_not_asked(make):
     judge = fit(make())
     (said,) = (s for s in judge.signals if s.name == "typical")
