@@ -107,8 +107,12 @@ def test_it_says_what_it_heard_and_why(judge):
 def test_progress_and_value_are_silent_where_no_clean_demonstration_ended(seed):
     """A clock that cuts them off is no end; whatever the networks were born with says nothing."""
     judge = fit(corridor(ended=False), seed=seed, signals="likelihood+progress+value+efficiency")
-    silent = [how(judge)["progress"], how(judge)["value"], how(judge, "episode")["progress"]]
-    assert {s.why for s in silent} == {"it says nothing of these demonstrations"}
+    silent = [how(judge)["progress"], how(judge)["value"]]
+    assert {s.why for s in silent} == {
+        "no clean demonstration ended (terminated) with its last observation known"
+    }
+    silent.append(how(judge, "episode")["progress"])
+    assert silent[-1].why == "it says nothing of these demonstrations"
     assert not any(s.heard for s in silent)
     assert how(judge)["likelihood"].heard
     assert judge.advice() is None

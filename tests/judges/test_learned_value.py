@@ -83,7 +83,7 @@ def test_without_ends_there_is_no_value():
     ).fit(cut, seed=0)
     (said,) = (s for s in judge.signals if s.name == "value")
     assert not said.heard
-    assert "says nothing" in said.why
+    assert "no clean demonstration ended" in said.why
 
 
 def test_noisy_ends_count_that_look_like_clean_ones():

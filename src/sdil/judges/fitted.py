@@ -259,9 +259,12 @@ def _as_text(tensor: Tensor) -> str:
 def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[str]) -> Signal:
     heard = evidence.heard
     if np.isnan(ground.figure):
-        only = "it is asked of actions that are real numbers, where consensus is heard"
         nothing = "it says nothing of these demonstrations"
-        return Signal(name, False, only if name == "typical" else nothing)
+        if name == "typical":
+            nothing = "it is asked where consensus is heard, of actions that are real numbers"
+        elif name in ("progress", "value") and not len(evidence.progress.waypoints):
+            nothing = "no clean demonstration ended (terminated) with its last observation known"
+        return Signal(name, False, nothing)
     others = "the same actions dealt out anew" if evidence.learned is None else "those of others"
     told = (
         f"it rates the actions of unseen clean groups above {others} in "
@@ -276,10 +279,11 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
         more = "it neither rates clean steps above noisy ones nor agrees with the others"
         return Signal(name, False, f"{told}; but {more}")
     if ground.heard(level):
+        of_time = [n for n in OF_TIME if n in heard]
         more = {
             "consensus": "it does not predict them better than likelihood does",
-            "typical": "those who know how long things took agree more with consensus"
-            if set(OF_TIME) & set(heard)
+            "typical": f"{' and '.join(of_time)} agree less with it than with consensus"
+            if of_time
             else "nobody is heard who knows how long things took",
         }.get(name, "there is nothing heard that it could be held against")
         return Signal(name, False, f"{told}; but {more}")
