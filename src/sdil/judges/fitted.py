@@ -282,7 +282,7 @@ def _step_signal(name: str, ground: Ground, evidence: Evidence, strangers: list[
         of_time = [n for n in OF_TIME if n in heard]
         more = {
             "consensus": "it does not predict them better than likelihood does",
-            "typical": f"{' and '.join(of_time)} agree less with it than with consensus"
+            "typical": f"it agrees less with {' and '.join(of_time)} than consensus does"
             if of_time
             else "nobody is heard who knows how long things took",
         }.get(name, "there is nothing heard that it could be held against")
