@@ -21,10 +21,10 @@ from sdil.evaluation.helped import (
     Row,
     _best_of_others,
     _best_way,
-    _left_at_random,
     _recommend,
     _tell,
     did_it_help,
+    left_at_random,
 )
 from sdil.judging import CrossJudged
 from sdil.networks.folds import Folds
@@ -206,12 +206,12 @@ def test_as_much_is_left_out_at_random_in_whole_stretches(stretches):
     edges = np.cumsum([0, *stretches])
     lengths = set()
     for _ in range(20):
-        left = _left_at_random(np.array(stretches), 40, rng)
+        left = left_at_random(np.array(stretches), 40, rng)
         parts = [left[a:b] for a, b in pairwise(edges)]
         assert all(part.all() or not part.any() for part in parts)
         lengths.add(int((~left).sum()))
     assert all(abs(length - 40) <= max(stretches) / 2 for length in lengths)
-    assert len({_left_at_random(np.array(stretches), 40, rng).tobytes() for _ in range(20)}) > 1
+    assert len({left_at_random(np.array(stretches), 40, rng).tobytes() for _ in range(20)}) > 1
 
 
 def estimate(low: float, high: float) -> Estimate:

@@ -259,12 +259,12 @@ def _weights(curated: Curated, folds: Folds, halved: Folds, seed: int) -> dict[s
         rows["random"] = [given[:, rng.permutation(len(kept))] for _ in range(DRAWS)]
     elif dropped:
         rows["random"] = [
-            by_fold(_left_at_random(curated.stretches, dropped, rng)) for _ in range(DRAWS)
+            by_fold(left_at_random(curated.stretches, dropped, rng)) for _ in range(DRAWS)
         ]
     return rows
 
 
-def _left_at_random(stretches: Array, dropped: int, rng: np.random.Generator) -> Array:
+def left_at_random(stretches: Array, dropped: int, rng: np.random.Generator) -> Array:
     """Which steps are left when stretches are dropped at random, about so many steps. (N,)"""
     order = rng.permutation(len(stretches))
     total = np.concatenate([[0], np.cumsum(stretches[order])])
