@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +15,7 @@ from reaching import Reaching, reaching_demos
 import sdil
 from sdil import BC, Demonstrations, InputError, Trajectory
 from sdil.algorithms import LEARNERS
+from sdil.algorithms.reuse import Reuse
 from sdil.evaluation.metrics import measure_recorded
 from sdil.windows import Windows
 
@@ -128,3 +134,108 @@ def test_those_that_weigh_can_too(name):
     first, state = policy.predict(demos.clean[0].observations[0])
     second, _ = policy.predict(demos.clean[0].observations[0], state)
     assert not np.array_equal(first, second)
+
+
+SKILLS = sdil.SDIL(
+    n_skills=3,
+    look_back=2,
+    hidden=32,
+    batch_size=64,
+    discovery_epochs=2,
+    discovery_min_updates=60,
+    pu_interval=2,
+    score="pu",
+    min_updates=150,
+    max_updates=200,
+    acting="greedy",
+    chunk=4,
+    act_on=3,
+)
+
+
+def counting_twice():
+    return Demonstrations(counting().clean, counting(4).clean)
+
+
+@pytest.fixture(scope="module")
+def by_skills():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a collapse
+        return SKILLS.fit(counting_twice(), seed=0)
+
+
+def test_skills_plan_what_follows_too(by_skills, tmp_path):
+    eye = np.eye(3, dtype=np.float32)
+    actions, state = [], None
+    for _ in range(7):
+        action, state = by_skills.predict(eye[1], state)
+        actions.append(int(action))
+    assert actions[:3] == [1, 2, 0]
+    assert by_skills.act_on == 3
+    by_skills.save(tmp_path)
+    again = sdil.load_policy(tmp_path)
+    windows = Windows(counting().clean, 2)
+    seen = windows.at(torch.arange(9))
+    plan = by_skills.plan(seen).outputs
+    assert plan.shape == (9, 3, 3)
+    assert torch.equal(plan[:, 0], by_skills.distribution(seen).outputs)
+    assert torch.equal(again.plan(seen).outputs, plan)
+
+
+def test_what_follows_costs_what_the_episode_still_has(by_skills):
+    model, windows = by_skills._models["acting"], Windows(counting(2, 4).clean, 2)
+    index = torch.tensor([1, 2, 3])
+    reuse = SimpleNamespace(model=model, steps=SimpleNamespace(windows=windows), settings=SKILLS)
+    found = Reuse._imitate_ahead(reuse, index)
+    ahead = model.plan(windows.at(index), "mixture").log_softmax(-1)
+    # step 1 of episode 0 does 1, then 2 and 0; step 2 does 2, then 0; nothing follows step 3
+    expected = -(ahead[0, 1, 2] + ahead[0, 2, 0] + ahead[1, 1, 0]) / 3
+    torch.testing.assert_close(found, expected)
+    assert Reuse._imitate_ahead(reuse, torch.tensor([3])).item() == 0.0
+
+
+@pytest.mark.parametrize("predicts", ["mixture", "likeliest", "mean"])
+def test_a_plan_is_by_the_skills_as_the_action_of_now_is(by_skills, predicts):
+    model, windows = by_skills._models["acting"], Windows(counting(2, 4).clean, 2)
+    window = windows.at(torch.arange(5))
+    found = model.plan(window, predicts)
+    assert found.shape == (5, 4, 3)
+    log_probs, prototypes = model.log_probs(window), model.g.prototypes
+    ahead = partial(model.pi_ahead, window.state, seen=model.seen_of(model.encoder(window)))
+    each = torch.stack([ahead(z.expand(5, -1)) for z in prototypes], 1)
+    if predicts == "mixture":
+        probs = (log_probs.exp()[..., None, None] * each.softmax(-1)).sum(1)
+    elif predicts == "likeliest":
+        probs = each[torch.arange(5), log_probs.argmax(1)].softmax(-1)
+    else:
+        probs = ahead(log_probs.exp() @ prototypes).softmax(-1)
+    torch.testing.assert_close(found[:, 1:].softmax(-1), probs)
+
+
+@pytest.mark.slow
+def test_skills_that_plan_go_on_after_an_interruption_as_if_there_had_been_none():
+    states = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+
+        def keep(epoch):
+            if epoch.phase == "refine":
+                states.append({name: value.clone() for name, value in epoch.state().items()})
+
+        whole = SKILLS.fit(counting_twice(), seed=0, on_epoch=keep)
+        again = SKILLS.fit(counting_twice(), seed=0, resume=states[0])
+    assert len(states) > 1
+    for name, value in whole.tensors().items():
+        assert torch.equal(value, again.tensors()[name]), name
+
+
+@pytest.mark.slow
+def test_skills_plan_real_numbers(usual_judge):
+    demos = reaching_demos(clean=10, noisy=6)
+    learner = replace(SKILLS, chunk=4, act_on=2, min_updates=300, max_updates=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        policy = learner.fit(demos, seed=0)
+    found = measure_recorded(policy, demos.clean)
+    assert found.relative_error < 0.6 * found.mean_action_relative_error
+    assert sdil.evaluate(policy, Reaching, episodes=20).success_rate > 0.6

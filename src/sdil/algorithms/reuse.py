@@ -47,6 +47,8 @@ class ReuseFields(OptimiserFields, BudgetFields, Protocol):
     @property
     def distils(self) -> Literal["select", "always"]: ...
     @property
+    def chunk(self) -> int: ...
+    @property
     def adv_weight(self) -> float: ...
     @property
     def adv_form(self) -> Literal["unlikelihood", "log", "prob"]: ...
@@ -109,6 +111,8 @@ class Reuse:
         index = self._batch(index)
         log_probs, outputs, actions = self._imitate(index)
         terms = {"imitation": head.nll(outputs, actions, "mean")}
+        if self.model.pi_ahead is not None:
+            terms["ahead"] = self._imitate_ahead(index)
         if settings.distils == "always":
             terms["distillation"] = self._distil(log_probs, index)
         if settings.adv_weight > 0 and len(self.bad) and head.size > 1:
@@ -138,6 +142,15 @@ class Reuse:
         skills = chosen @ model.g.prototypes
         outputs = model.pi_low(window.state, skills, model.seen_of(embeddings))
         return log_probs, outputs, self.steps.windows.actions_at(index)
+
+    def _imitate_ahead(self, index: Tensor) -> Tensor:
+        """`-log p` of the actions that follow, mean over those that episodes still have: `pi_ahead`
+        learns from the skills that `pi_low` acts by."""
+        model, windows = self.model, self.steps.windows
+        actions, exists = windows.actions_ahead(index, self.settings.chunk)
+        outputs = model.plan(windows.at(index), self.settings.predicts)[:, 1:]
+        each = model.head.nll(outputs, actions[:, 1:]) * exists[:, 1:]  # (B, chunk - 1)
+        return each.sum() / exists[:, 1:].sum().clamp(min=1)
 
     def _converge(
         self,

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from sdil.acting import suit
 from sdil.algorithms.judged import UNUSED, draw_after, draw_by_weight, draw_share, given_or_own
-from sdil.algorithms.learner import check
+from sdil.algorithms.learner import check, check_chunk
 from sdil.algorithms.reuse import Reuse
 from sdil.algorithms.trust import NOTHING, Trust, find_trust, trust_all
 from sdil.cores import wanted_device
@@ -105,6 +105,10 @@ class SDIL(DiscoveryFields):
     """Updates without a better clean validation likelihood after which each ends."""
     max_updates: Count = 4_000
     """Updates of select and of refine at the most."""
+    chunk: Count = 1
+    """Actions that are predicted at once: that of now and those that follow in the episode."""
+    act_on: Count = 1
+    """As many of these are done before the policy looks again; at most `chunk`."""
     acting: Literal["suited", "greedy"] = "suited"
     """How its policy acts by default: suited, by the rules that its demonstrations and its judge
     speak for (`acting.py`); greedy, as in the paper."""
@@ -192,6 +196,7 @@ class SDIL(DiscoveryFields):
     ) -> HierarchicalPolicy:
         """Algorithm 1. Noisy steps are judged by `judge`, or by our own. `env` is not used."""
         check(demos, self, seed)
+        check_chunk(self)
         # Not in the paper: judge every noisy step before anything is learned from it.
         if self.score == "judge" and len(demos.noisy):
             asked = judge, demos, valid, seed, on_epoch, resume
@@ -205,7 +210,8 @@ class SDIL(DiscoveryFields):
         steps = TrainingSteps(demos, self, seed)
         with seeded(seed) as generator:  # line 1: random initial parameters
             # f_bi, g, pi_low; f_uni, g, pi_low
-            discovered, model, T = first_models(steps, self, history=self._sees_history(trust))
+            sees = self._sees_history(trust)
+            discovered, model, T = first_models(steps, self, history=sees, chunk=self.chunk)
         device = wanted_device()
         steps = steps.to(device)
         for module in (discovered, model, T):
@@ -253,7 +259,7 @@ class SDIL(DiscoveryFields):
         if phases.begun <= SELECT:
             reuse.select(*phases.of(SELECT))
         reuse.refine(*phases.of(REFINE))
-        model.pi_low.soften(trust.temperature if held is None else reuse.temperature(held))
+        model.soften(trust.temperature if held is None else reuse.temperature(held))
         for module in (model, discovery.model):
             module.cpu()
         policy = self._policy(demos, model, discovery, judge, seed)
@@ -312,7 +318,12 @@ class SDIL(DiscoveryFields):
             )
         policy = HierarchicalPolicy(
             demos.spaces,
-            replace(self.architecture, history=model.of_embedding is not None),
+            replace(
+                self.architecture,
+                history=model.of_embedding is not None,
+                chunk=self.chunk,
+                act_on=self.act_on,
+            ),
             acting=model,
             discovery=discovery.model,
             inputs=discovery.steps.inputs,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sdil.cores import computing_on
 from sdil.demonstrations import pack_given
 from sdil.errors import InputError
-from sdil.heads import Distribution, make_head
+from sdil.heads import Distribution, counts_actions, make_head
 from sdil.judging import FittedJudge
 from sdil.networks.encoders import SkillEncoder
 from sdil.networks.skills import Matching, SkillMatching, SkillPolicy
@@ -45,10 +45,15 @@ class SkillArchitecture:
     """Whether `pi_low` sees the embedding of the window, too, when it acts."""
     matching: Matching = "inverse"
     """How `g` makes probabilities of distances."""
+    chunk: int = 1
+    """Actions that are predicted at once: that of now and those that follow."""
+    act_on: int = 1
+    """As many of them are done before it looks again."""
 
 
 class SkillModel(nn.Module):
-    """An encoder (`f_bi` or `f_uni`), `g` and `pi_low`."""
+    """An encoder (`f_bi` or `f_uni`), `g` and `pi_low`, and `pi_ahead` where several actions are
+    predicted at once."""
 
     def __init__(
         self,
@@ -76,11 +81,28 @@ class SkillModel(nn.Module):
         self.pi_low = SkillPolicy(n_inputs, a.skill_size, self.head, a.hidden, a.layers)
         self.of_embedding = nn.Parameter(torch.zeros(a.hidden, a.skill_size)) if a.history else None
         """What `pi_low` sees of `z'_t` beside the skill that it stands for: at first nothing."""
+        self.pi_ahead = None
+        """Like `pi_low`, of the actions that follow the present one."""
+        if a.chunk > 1:
+            sizes = n_inputs, a.skill_size, self.head, a.hidden, a.layers
+            self.pi_ahead = SkillPolicy(*sizes, actions=a.chunk - 1)
+
+    @property
+    def low_policies(self) -> tuple[SkillPolicy, ...]:
+        """`pi_low`, and `pi_ahead` where it is there."""
+        return (self.pi_low,) if self.pi_ahead is None else (self.pi_low, self.pi_ahead)
 
     def lean_on(self, windows: Windows) -> None:
         """Find in recorded steps which actions follow which states; scales are known already."""
-        if self.pi_low.leaning is not None:
-            self.pi_low.leaning.fit(windows, self.pi_low.standardise, self.head)
+        for low in self.low_policies:
+            if low.leaning is not None:
+                low.leaning.fit(windows, low.standardise, self.head)
+
+    def soften(self, temperature: float) -> None:
+        """Make it less sure of the same, for good."""
+        own = counts_actions(self.head)  # of real numbers the head itself is softened, once
+        for low in self.low_policies if own else self.low_policies[:1]:
+            low.soften(temperature)
 
     def seen_of(self, embeddings: Tensor) -> Tensor | None:
         """What is added to the first layer of `pi_low`. (B, hidden)"""
@@ -107,13 +129,29 @@ class SkillModel(nn.Module):
         - likeliest: under the most probable skill;
         - mean: under the mean of their prototypes.
         """
-        embeddings = self.encoder(window)  # z'_t (B, d_z)
+        return self._by_skills(self.pi_low, window, self.encoder(window), predicts)
+
+    def plan(self, window: Window, predicts: Predicts) -> Tensor:
+        """Of the actions that follow, too, each by itself. (B, chunk, head.size or more)"""
+        embeddings = self.encoder(window)
+        now = self._by_skills(self.pi_low, window, embeddings, predicts)[:, None]
+        if self.pi_ahead is None:
+            return now
+        return torch.cat([now, self._by_skills(self.pi_ahead, window, embeddings, predicts)], 1)
+
+    def _by_skills(
+        self, low: SkillPolicy, window: Window, embeddings: Tensor, predicts: Predicts
+    ) -> Tensor:
+        """What `low` says; `embeddings` are z'_t. (B, d_z)"""
         log_probs, seen = self.g.log_probs(embeddings), self.seen_of(embeddings)
         if predicts == "likeliest":
-            return self.pi_low(window.state, self.g.prototypes[log_probs.argmax(1)], seen)
+            return low(window.state, self.g.prototypes[log_probs.argmax(1)], seen)
         if predicts == "mean":
-            return self.pi_low(window.state, log_probs.exp() @ self.g.prototypes, seen)
-        each = self.pi_low.for_every_skill(window.state, self.g.prototypes, seen)
+            return low(window.state, log_probs.exp() @ self.g.prototypes, seen)
+        each = low.for_every_skill(window.state, self.g.prototypes, seen)  # (B, K, ...)
+        if each.dim() == 4:  # of several actions (B, K, actions, head.size)
+            each = each.transpose(1, 2)
+            log_probs = log_probs[:, None].expand(-1, each.shape[1], -1)
         return self.head.mix(log_probs, each)
 
 
@@ -139,7 +177,7 @@ class HierarchicalPolicy(Policy):
     ) -> None:
         """`predicts` says how skills decide on an action (`SkillModel.outputs`)."""
         self.spaces = spaces
-        self.look_back = architecture.look_back
+        self.look_back, self.act_on = architecture.look_back, architecture.act_on
         self.predicts = predicts
         self.judge = judge
         self.learner = learner
@@ -159,6 +197,11 @@ class HierarchicalPolicy(Policy):
         seen = self.seen_window(window).only(self.inputs)
         outputs = self._acting.outputs(seen, self.predicts)
         return Distribution(self._acting.head, outputs)
+
+    def plan(self, window: Window) -> Distribution:
+        seen = self.seen_window(window).only(self.inputs)
+        outputs = self._acting.plan(seen, self.predicts)
+        return Distribution(self._acting.head, outputs[:, : self.act_on])
 
     def score(
         self, trajectories: Sequence[Trajectory], *, device: str | None = None
@@ -228,7 +271,7 @@ class HierarchicalPolicy(Policy):
         lasting = own.pop("lasting", None)
         sizes = len(inputs), spaces.action
         acting = SkillModel(*sizes, architecture, sees_next=False)
-        as_found = replace(architecture, history=False)
+        as_found = replace(architecture, history=False, chunk=1)
         discovery = SkillModel(*sizes, as_found, sees_next=architecture.next_state)
         nn.ModuleDict({"acting": acting, "discovery": discovery}).load_state_dict(own)
         return cls(

@@ -63,14 +63,22 @@ class SkillPolicy(nn.Module):
     from the history only where that is asked for."""
 
     def __init__(
-        self, observation_size: int, skill_size: int, head: ActionHead, hidden: int, layers: int
+        self,
+        observation_size: int,
+        skill_size: int,
+        head: ActionHead,
+        hidden: int,
+        layers: int,
+        *,
+        actions: int | None = None,
     ) -> None:
-        """`head` is the model's own."""
+        """`head` is the model's own. With a number of `actions` it tells so many at once, and its
+        outputs have an axis more for them, the last but one."""
         super().__init__()
         self.standardise = Standardise(observation_size)
         self.of_state, self.of_skill = _split_layer(observation_size, skill_size, hidden)
-        self.body = mlp(hidden, hidden, layers - 1, head.size)
-        self._head = (head,)
+        self.body = mlp(hidden, hidden, layers - 1, (actions or 1) * head.size)
+        self._head, self._actions = (head,), actions
         self.leaning = Leaning.of(head)
 
     def forward(self, states: Tensor, skills: Tensor, seen: Tensor | None = None) -> Tensor:
@@ -97,6 +105,9 @@ class SkillPolicy(nn.Module):
 
     def _rest(self, first: Tensor, standardised: Tensor) -> Tensor:
         outputs: Tensor = self.body(F.leaky_relu(first, _SLOPE))  # (..., head.size)
+        if self._actions is not None:
+            outputs = outputs.unflatten(-1, (self._actions, -1))
+            standardised = standardised[..., None, :]
         if self.leaning is None:
             return outputs
         return self.leaning(outputs, standardised, self._head[0])

@@ -74,15 +74,16 @@ class TrainingSteps:
 
 
 def first_models(
-    steps: TrainingSteps, settings: DiscoveryFields, *, history: bool = False
+    steps: TrainingSteps, settings: DiscoveryFields, *, history: bool = False, chunk: int = 1
 ) -> tuple[SkillModel, SkillModel, Compatibility]:
     """`f_bi`, `g`, `pi_low`; then those of phase 2, with `f_uni`; and `T`: all random yet.
 
-    They know the statistics of the training steps. With `history`, `pi_low` of phase 2 sees it.
+    They know the statistics of the training steps. With `history`, `pi_low` of phase 2 sees it;
+    with a `chunk` that model predicts so many actions at once.
     """
     sizes = len(steps.inputs), steps.demos.spaces.action
     discovered = SkillModel(*sizes, settings.architecture, sees_next=settings.next_state)
-    reusing = replace(settings.architecture, history=history)
+    reusing = replace(settings.architecture, history=history, chunk=chunk)
     model = SkillModel(*sizes, reusing, sees_next=False)
     seen = len(steps.inputs) + model.head.encoded
     T = Compatibility(seen, settings.skill_size, settings.hidden)
@@ -90,8 +91,9 @@ def first_models(
         head.fit(steps.actions)
     discovered.encoder.features.standardise.fit(steps.windows)
     statistics = discovered.encoder.features.standardise.state_dict()
-    for part in (discovered.pi_low, model.encoder.features, model.pi_low):
-        part.standardise.load_state_dict(statistics)
+    model.encoder.features.standardise.load_state_dict(statistics)
+    for low in (discovered.pi_low, *model.low_policies):
+        low.standardise.load_state_dict(statistics)
     for each in (discovered, model):
         each.lean_on(steps.windows)
     return discovered, model, T
