@@ -90,3 +90,37 @@ def test_a_few_steps_teach_nothing():
     doing, _ = learned([shift(rng, "short", steps=20)])
     assert not doing.own.any()
     assert not doing.idle.any()
+
+
+def test_what_never_changes_in_clean_demonstrations_is_nobodys():
+    """Lamps that only bad episodes break: no action of clean ones moves them, and none idles."""
+    rng = np.random.default_rng(1)
+    some = []
+    for name in range(8):
+        actions = rng.integers(1, 3, 60)
+        place = np.concatenate([[0], np.cumsum(np.where(actions == UP, 1, 2)) % 9])
+        seen = np.stack([place, np.zeros(61), np.ones(61)], 1).astype(np.float32)
+        some.append(sdil.Trajectory(seen, actions, id=str(name)))
+    doing, windows = learned(some, 3)
+    assert doing.own.tolist() == [False, False, False]  # either action always moves one
+    assert not doing.idle.any()
+    assert doing(windows, torch.arange(5)).isnan().all()
+
+
+def test_an_action_that_the_place_decides_on_does_not_idle():
+    """A lap of twenty fields, told one by one: slippery ones, where one pushes on until one gets
+    away, then two with another action. Most fields hardly hang on what was done."""
+    rng = np.random.default_rng(2)
+    some = []
+    for name in range(8):
+        at, fields, actions = 0, [0], []
+        for _ in range(150):
+            last = at >= 18
+            actions.append(1 if last else 0)
+            at = (at + int(last or rng.random() < 0.5)) % 20
+            fields.append(at)
+        some.append(sdil.Trajectory(np.eye(20, dtype=np.float32)[fields], actions, id=str(name)))
+    doing, _ = learned(some, 2)
+    assert doing.own.any()  # the last two fields never change under the first action
+    assert not doing.own[2:17].any()
+    assert not doing.idle.any()

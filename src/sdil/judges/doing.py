@@ -4,7 +4,9 @@ People wait, and a game ticks faster than they press keys: half of their steps a
 "stay", which every clone finds likely. So idling is found and kept apart. With a partner in the
 room other things change all the time; what counts are the features that one's own actions move:
 whether they change depends on the action, and there is an action that leaves them alone. Features
-that tremble by themselves, as real-valued sensors do, are none, and then nobody idles.
+that tremble by themselves, as real-valued sensors do, are none, and then nobody idles. Where the
+place decides on the action, much of what an action moves is not seen to hang on it; so an action
+idles only if what changes under it, and hardly under others, is far less than what others change.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ WAITING = 0.1
 _SEEN = 30  # steps with an action before its effect is known
 _EXPLAINED = 0.05  # share of a feature's changes (variance) that the action must explain
 _LEAVES_ALONE = 0.005  # how often a feature may change under the action that moves it least
+_MORE = 2.0  # times as often as under the other actions: then these, or this one, may move it
+_LITTLE = 1 / 3  # an action that idles moves at most so many features for each that others move
 _IDLE = 0.05  # an action idles that moves something so seldom in clean demonstrations,
 _COMMON = 0.05  # and that is so common in them: what no expert does is not idling
 
@@ -60,15 +64,21 @@ class Doing(nn.Module):
         whole = (weight * rate).sum(0)
         variance = (whole * (1 - whole)).clamp(min=1e-9)
         explained = 1 - (weight * rate * (1 - rate)).sum(0) / variance
+        explained[whole == 0] = 0.0  # nobody moves what never changes
         self.own.copy_((explained > _EXPLAINED) & (rate.min(0).values <= _LEAVES_ALONE))
         if not bool(self.own.any()):
             return
+        mine = changes / count[:, None].clamp(min=1)
+        theirs = (changes.sum(0) - changes) / (count.sum() - count)[:, None].clamp(min=1)
+        moved, left_alone = mine > _MORE * theirs, theirs > _MORE * mine  # (A, I)
+        little = (mine * moved).sum(1) <= _LITTLE * (theirs * left_alone).sum(1)
         index = torch.arange(n_clean)
         actions = windows.actions_at(index).long()[windows.has_next[:n_clean]]
         moves = self.changes(windows, index)[windows.has_next[:n_clean]]
         taken = torch.bincount(actions, minlength=n_actions)
         moving = torch.bincount(actions, moves.float(), n_actions) / taken.clamp(min=1)
-        self.idle.copy_((taken >= _COMMON * max(len(actions), 1)) & (moving <= _IDLE) & (taken > 0))
+        common = (taken >= _COMMON * max(len(actions), 1)) & (taken > 0)
+        self.idle.copy_(common & (moving <= _IDLE) & little)
 
     def changes(self, windows: Windows, index: Tensor) -> Tensor:
         """Whether a step changes one of these features; False where nobody knows. (B,)"""
