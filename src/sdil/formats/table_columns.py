@@ -42,6 +42,7 @@ _OBSERVATION = re.compile(
     r"^(observations?|obs|states?|s|features?|feat|x|sensors?|q|qpos|qvel)([_./\[\d -]|$)",
     re.IGNORECASE,
 )
+_BARE = re.compile(r"^[sxq]([_./ -]+[a-z].*)?$", re.IGNORECASE)  # x, x_pos: beside y, not x_0
 _NEXT = re.compile(r"^next[_./ -]?", re.IGNORECASE)
 _NAMELESS = re.compile(r"^column\d+$")  # what DuckDB calls a column without a name
 _NUMBERS = {
@@ -135,7 +136,7 @@ def make_features(
     rest = [c for c in columns if c.name not in beside]
     numbered = [c.name for c in columns if _NAMELESS.match(c.name)]
     nameless = numbered[0] if len(numbered) == 1 else None  # an empty name, as pandas' row numbers
-    named = any(_OBSERVATION.match(c.name) and c.number for c in rest)
+    named = any(is_seen(c.name) and not _BARE.match(c.name) and c.number for c in rest)
     found = []
     for column in rest:
         shape = (column.size,) if column.is_list and column.size is not None else ()
