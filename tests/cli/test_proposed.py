@@ -90,3 +90,8 @@ def test_inspect_says_what_columns_are_for(table, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "may hold bad steps" not in said  # it was not proposed
     assert "│ who │ group │" in said
+
+
+def test_a_path_that_is_not_there_is_to_be_checked(tmp_path, capsys):
+    assert run("inspect", tmp_path / "nowhere.csv") == 2
+    assert "nowhere.csv does not exist; check the path" in capsys.readouterr().err

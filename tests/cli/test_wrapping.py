@@ -31,6 +31,7 @@ MANY = "so that there are many words before it and the line is all but full when
         "sdil study show studies/mine --failures",
         "sdil train --resume /a/b/c",
         'pip install "sdil[postgres]"',
+        "mv runs/.mine.replaced runs/mine",
         "iconv -f latin1 -t utf-8 OLD.csv > NEW.csv",
         "`sdil score --out`",
         "'success and steps < 300'",

@@ -125,9 +125,10 @@ def _before_import(
     if not names:
         return "import it with"
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    broken_ones = f"episode{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}"
     return (
-        f"import it with this, once {', '.join(names[:3])}{more} can be read, or --noisy names "
-        "episodes without; it fails as it stands"
+        f"import it with this, once {broken_ones} can be read, or --noisy names episodes without; "
+        "it fails as it stands"
     )
 
 

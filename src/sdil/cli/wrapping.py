@@ -22,7 +22,7 @@ _VALUE = rf"(?:{_QUOTED}|[^\s;,()]+)"
 _OPTION = rf"--?[a-z][\w-]*(?:[= ](?!-){_VALUE})?"
 _PLACE = r"(?:[A-Z]+\b|[^\s;,()]*[/.=][^\s;,()]*)"  # NAMES, paths and files
 _WHOLE = re.compile(
-    rf"pip install {_VALUE}|iconv [^;]+|"
+    rf"pip install {_VALUE}|\b(?:iconv|mv) [^;]+|"
     rf"\bsdil [a-z]+(?: [a-z][\w-]*(?= (?:--|{_PLACE})))?(?: (?:{_OPTION}|{_PLACE}))*|"
     rf"--[a-z][\w-]*(?:[= ](?:{_QUOTED}|[A-Z\d/][^\s;,()]*))?|{_QUOTED}"
 )
