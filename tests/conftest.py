@@ -33,6 +33,12 @@ ARGUMENTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def wide_errors(monkeypatch):
+    """Errors in one line each, to be compared; `cli/test_wrapping.py` is about their lines."""
+    monkeypatch.setattr("sdil.cli.wrapping._width_of_errors", lambda: 10**6)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_judge():
     """The judge that learners bring themselves is trained for dozens of updates, not thousands."""

@@ -521,7 +521,7 @@ def test_records_without_an_environment_are_compared_with_records(folder, tmp_pa
     capsys.readouterr()
     assert run("train", "bc", "--data", data, "--out", out, "--max-updates", 20) == 0
     assert "sdil evaluate" in (text := capsys.readouterr().out)
-    assert "--data FOLDER" in text
+    assert f"--data {data}" in text
     assert run("evaluate", out, "--data", data) == 0
     assert "accuracy" in capsys.readouterr().out
     assert run("evaluate", out) == 2

@@ -16,6 +16,7 @@ from test_cli import run
 import sdil
 import sdil.judges.joining
 from sdil.cli.curate import _cut_truth
+from sdil.cli.helped import why_recommended
 from sdil.curation import Curated, Piece
 
 
@@ -190,11 +191,32 @@ def test_it_says_whether_it_helped(curate, capsys, monkeypatch):
     assert max(map(len, told)) <= 80
     assert f"recommended: clean {'alone' if noted['recommended'] == 'clean' else '+ '}" in text
     assert (noted["groups"], noted["folds"], noted["seed"]) == (12, 10, 3)
+    assert "one standard error of the difference over groups; the verdict asks for 95%" in " ".join(
+        text.split()
+    )
     if noted["recommended"] == "weighted":
         assert f"(--weights --power {noted['power']:g})" in text
     curate("--keep-share", 0.5, "--seed", 3, "--json", out="again")
     assert json.loads(capsys.readouterr().out)["helped"] == noted
     sdil.load_demonstrations(out)  # as it was written
+
+
+@pytest.mark.parametrize(
+    ("row", "rows", "why"),
+    [
+        ("weighted", "clean all curated weighted random", "since neither clean alone nor clean + "),
+        ("clean", "clean all weighted random", "whose NLL is lower than that of clean + weighted "),
+        (
+            "curated",
+            "clean all curated random",
+            "whose NLL is the lowest; the verdict asks for 95%",
+        ),
+    ],
+)
+def test_a_recommendation_says_by_what_rule(row, rows, why):
+    said = why_recommended(row, rows.split())
+    assert said.startswith(why)
+    assert ("one standard error" in said) == ("weighted" in rows)
 
 
 def test_weights_are_sharpened_by_a_power(curate, capsys):

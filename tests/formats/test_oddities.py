@@ -168,7 +168,7 @@ def test_what_the_printed_command_lacks_is_said(tmp_path, capsys, monkeypatch):
     assert main(["inspect", "b.csv"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("have the same step") == 1
-    assert "import it with this, once 1 can be read, or --noisy names episodes without;" in said
+    assert "import it with this, once episode 1 can be read, or --noisy names episodes" in said
     assert main(["inspect", "b.csv", "--clean", "0", "--noisy", "2"]) == 0
     command = capsys.readouterr().out.partition("import it with:\n")[2]
     assert main(shlex.split(command)[1:]) == 0

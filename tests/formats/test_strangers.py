@@ -82,6 +82,27 @@ def test_columns_may_have_spaces_after_what_they_are(tmp_path):
     assert roles == {"Obs x": "observation", "action a": "action", "Actions-b": "action"}
 
 
+@pytest.mark.parametrize(
+    ("names", "seen"),
+    [
+        ("x y goal_x", "x y goal_x"),
+        ("x_pos y_pos", "x_pos y_pos"),
+        ("q gripper", "q gripper"),
+        ("x_0 x_1 error", "x_0 x_1"),
+        ("x0 x1 error", "x0 x1"),
+        ("obs_0 x y", "obs_0 x"),
+    ],
+)
+def test_a_letter_alone_names_no_observations(tmp_path, names, seen):
+    """Or whoever has x and y would learn from x."""
+    columns = {
+        name: np.random.default_rng(i).normal(size=10) for i, name in enumerate(names.split())
+    }
+    columns = {"episode": np.repeat([0, 1], 5), **columns, "action": np.sin(np.arange(10.0))}
+    source = sdil.open_source(write_table(tmp_path / "a.csv", columns))
+    assert [f.name for f in source.features if f.role == "observation"] == seen.split()
+
+
 def test_names_are_shown_whole_since_they_must_be_typed(tmp_path, capsys, monkeypatch):
     path = tmp_path / "a.hdf5"
     long = ["obs/" + "robot0_eye_in_hand_image_of_the_left_arm_" + k for k in ("front", "rear")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 
 from sdil.errors import InputError
@@ -56,17 +57,17 @@ def main(arguments: list[str] | None = None) -> int:
             warnings.showwarning = _show_warning  # type: ignore[assignment]
             code: int | None = import_module(f"sdil.cli.{_MODULES.get(name, name)}").main(rest)
     except InputError as error:
-        _complain(f"sdil {name}: {_as_options(str(error))}")
+        _complain(f"sdil {name}: {_as_options(str(error))}", rest)
         return BAD_INPUT
     except KeyboardInterrupt as stop:
         print(file=sys.stderr)
-        _complain(f"sdil {name}: {str(stop) or 'interrupted'}")
+        _complain(f"sdil {name}: {str(stop) or 'interrupted'}", rest)
         return INTERRUPTED
     except BrokenPipeError:  # `sdil inspect ... | head`
         sys.stderr.close()
         return 0
     except OSError as error:
-        _complain(f"sdil {name}: {error}")
+        _complain(f"sdil {name}: {error}", rest)
         return BAD_INPUT
     return code or 0
 
@@ -90,7 +91,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
     _complain(f"warning: {message}")
 
 
-def _complain(text: str) -> None:
-    from sdil.cli.console import plain
+def _complain(text: str, arguments: Sequence[str] = ()) -> None:
+    from sdil.cli.wrapping import complain, parts_of
 
-    print(plain(text), file=sys.stderr)
+    complain(text, parts_of(arguments))

@@ -53,10 +53,10 @@ def data_for(run: Path, data: str | None, clean: str | None = None) -> str:
     if data is None:
         return with_choices(data_of_run(run), clean=clean)
     given = parse_address(data)
-    if clean is None and not given.choices and is_source(data) and (run / "run.json").exists():
+    if not given.choices and is_source(data) and (run / "run.json").exists():
         made_of = data_of_run(run)
         if is_source(made_of) and _same_place(parse_address(made_of).location, given.location):
-            return made_of
+            return with_choices(made_of, clean=clean)
     return with_choices(data, clean=clean)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sdil.cli.console import WIDTH, plain
 from sdil.demonstrations import Demonstrations
 from sdil.formats.data import is_source, load_demonstrations
 from sdil.formats.origin import Imported
+from sdil.formats.recognise import Address, parse_address
 
 _LONGEST = 36  # letters of what was said with --clean
 
@@ -22,6 +24,15 @@ def print_chosen(data: str, demos: Demonstrations | None = None) -> None:
     said = demos.origin.choices.get("clean", "")
     print(say_clean(said, demos.clean.ids, len(demos.clean) + len(demos.noisy)))
     print_notes(demos.origin.about, "?time=")
+
+
+def nearby(data: str) -> str:
+    """What `--data` takes, as short as it may be here."""
+    address = parse_address(data)
+    place = Path(address.location)
+    if place.is_relative_to(Path.cwd()):
+        place = place.relative_to(Path.cwd())
+    return str(Address(str(place), address.format, address.choices)) if place.exists() else data
 
 
 def notes_of(about: Mapping[str, Any], how: str = "--time") -> list[str]:

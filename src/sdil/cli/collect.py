@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import tyro
 
-from sdil.cli.console import check_seed, parse, plain, print_json, progress
+from sdil.cli.console import check_seed, parse, print_command, print_json, print_wrapped, progress
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import refuse_existing
@@ -156,4 +157,5 @@ def _answer(demos: Demonstrations, out: Path, good: float | None, *, as_json: bo
     print(f"{len(demos.clean)} clean episodes ({demos.clean.n_steps} steps)")
     share = "" if good is None else f", {good:.0%} of them good"
     print(f"{len(demos.noisy)} noisy episodes ({demos.noisy.n_steps} steps{share})")
-    print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
+    print_wrapped(f"written to {out}; look at it with:")
+    print_command(f"sdil inspect {shlex.quote(str(out))}")

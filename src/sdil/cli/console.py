@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sdil.cli.wrapping import WIDTH as WIDTH
+from sdil.cli.wrapping import wrap
 from sdil.cores import threads
 from sdil.errors import InputError
 from sdil.plain import DIRECTIONS
@@ -26,8 +28,6 @@ from sdil.plain import plain as plain
 from sdil.progress import showing
 
 Result = TypeVar("Result")
-WIDTH = 80
-"""Columns of a terminal that is taken for granted."""
 
 _UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{DIRECTIONS}\ud800-\udfff]")
 
@@ -99,17 +99,9 @@ def print_json(value: Any) -> None:
 
 
 def print_wrapped(text: str) -> None:
-    """A sentence in lines of 80 characters; further ones are indented, and a name is left whole:
-    it is there to be typed."""
-    print(
-        textwrap.fill(
-            plain(text),
-            WIDTH,
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-    )
+    """A sentence in lines of 80 characters; further ones are indented, and names and commands are
+    left whole: they are there to be typed."""
+    print(wrap(text))
 
 
 def print_command(command: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -9,19 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from sdil.cli.chosen import print_chosen
 from sdil.cli.console import (
     check_seed,
     parse,
-    plain,
     print_json,
     print_table,
+    print_wrapped,
     progress,
     set_threads,
 )
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.files import write_json
-from sdil.formats.data import load_demonstrations
+from sdil.formats.data import absolute, load_demonstrations, origin_of
 
 if TYPE_CHECKING:
     from sdil.evaluation.metrics import ActionMetrics, RealMetrics
@@ -45,6 +47,7 @@ def evaluate(
         "all", "default", "greedy", "sampled", "without-circles", "not-stuck", "value"
     ] = "all",
     data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
+    clean: str | None = None,
     n_envs: int = 64,
     out: Path | None = None,
     threads: int = 1,
@@ -63,8 +66,10 @@ def evaluate(
         seed: The episodes follow from it.
         env: A task's name or a Gymnasium id; by default where the demonstrations came from.
         acting: The way of acting; all: each that applies, side by side.
-        data: A folder whose clean set the policy is compared with: accuracy, macro-F, AUROC,
-            likelihood.
+        data: A folder whose clean set the policy is compared with, or other people's data, read
+            where it lies: accuracy, macro-F, AUROC, likelihood.
+        clean: Of data in another format: which episodes it is compared with, as `sdil import`
+            takes it; without --data, of what the run was made of.
         n_envs: Environments stepped side by side; the result does not depend on it, but for
             sampled actions.
         out: Also write the answer to this JSON file.
@@ -76,6 +81,7 @@ def evaluate(
     from sdil.acting import NotStuck, WithoutCircles, describe_acting
     from sdil.algorithms import load_policy
     from sdil.arguments import read_run
+    from sdil.cli.answers import data_for
     from sdil.evaluation.floors import UNIFORM, blind_policies, floors_on
     from sdil.evaluation.rollout import evaluate as run_episodes
     from sdil.simulators import trusted_environment
@@ -83,6 +89,8 @@ def evaluate(
     check_seed(seed)
     set_threads(threads)
     policy = load_policy(run)
+    if data is not None or clean is not None:
+        data = data_for(run, data, clean)
     answer: dict[str, Any] = {"run": str(run)}
     saved_by_hand = not (run / "run.json").exists()  # policy.save: it has no run.json
     from_file = None if saved_by_hand else read_run(run).get("environment")
@@ -164,14 +172,18 @@ def evaluate(
             print("without ±: computed from transition probabilities, nothing sampled")
         rule = WithoutCircles.name if policy.spaces.listed else NotStuck.name
         if rule in policy.why_not:
-            print(plain(f"{rule} is not called for: {policy.why_not[rule]}"))
+            print_wrapped(f"{rule} is not called for: {policy.why_not[rule]}")
     if metrics is not None:
-        rows = describe_metrics(metrics)
+        assert data is not None
+        print_chosen(data, recorded)
+        rows = describe_metrics(metrics, _entries_of(data))
         rows += [
             [f"beside it: {f.name}", f"accuracy {100 * f.accuracy:.1f}, NLL {f.nll:.3f}"]
             for f in floors
         ]
-        print_table("recorded steps", ["measure", "value"], rows)
+        learned = not saved_by_hand and absolute(data) == read_run(run)["data"]
+        title = "recorded steps, those it learned from" if learned else "recorded steps"
+        print_table(title, ["measure", "value"], rows)
 
 
 def _learned_from(folder: str) -> Demonstrations | None:
@@ -231,19 +243,28 @@ def describe(result: Evaluation) -> list[str]:
     return [reward, success, f"{result.length_mean:.1f}"]
 
 
-def describe_metrics(metrics: ActionMetrics | RealMetrics) -> list[list[str]]:
-    """Rows for a table."""
+def _entries_of(data: str) -> tuple[str, ...]:
+    """What other people's data calls the numbers of an action."""
+    origin = origin_of(data)
+    return () if origin is None else origin.action
+
+
+def describe_metrics(
+    metrics: ActionMetrics | RealMetrics, entries: Sequence[str] = ()
+) -> list[list[str]]:
+    """Rows for a table; `entries`: what the numbers of an action are called, if known."""
     from sdil.evaluation.metrics import RealMetrics  # whoever has metrics has loaded it
 
     rows = []
     if isinstance(metrics, RealMetrics):
+        names = entries if len(entries) == len(metrics.entries) else metrics.entries
         each = zip(metrics.error, metrics.mean_action_error, strict=True)
         rows = [["error, in standard deviations", f"{metrics.relative_error:.3f}"]]
         rows.append(["the same of the mean action", f"{metrics.mean_action_relative_error:.3f}"])
         rows.append(["NLL per step, in nats", f"{metrics.nll:.3f}"])
         rows += [
             [f"error of entry {name} (of the mean action)", f"{mine:.4g} ({mean:.4g})"]
-            for name, (mine, mean) in zip(metrics.entries, each, strict=True)
+            for name, (mine, mean) in zip(names, each, strict=True)
         ]
         return [*rows, ["recorded steps", str(metrics.steps)]]
     for name, value in (

@@ -22,6 +22,7 @@ from sdil.formats.recognise import is_server, open_source
 from sdil.formats.rows import RowAnswer, answer_rows
 from sdil.formats.source import Source
 from sdil.formats.table_places import files_of
+from sdil.formats.table_source import choose_actions
 from sdil.formats.trimming import trims_of, write_trims
 from sdil.formats.writing import (
     WRITERS,
@@ -286,7 +287,7 @@ def reopen(origin: Origin, moved_to: str | None = None) -> Source:
     options = {k: origin.choices[k] for k in ("table", "episode", "time") if k in origin.choices}
     place = origin.location if moved_to is None else moved_to
     try:
-        return open_source(place, origin.format, **options)
+        return choose_actions(open_source(place, origin.format, **options), origin.choices)
     except InputError as error:
         if moved_to is None and "does not exist" in str(error):
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,8 @@ def _shown(found: Mapping[str, Any], rule: str) -> Shown:
     best = found.get("recommended")
     if best is not None:
         how = found.get("power"), found.get("at_most")
-        said += f". Recommended: {recommendation(best, *how)}"
+        names = [row["name"] for row in found["rows"]]
+        said += f". Recommended: {recommendation(best, *how)}, {why_recommended(best, names)}"
     return {"sentence": said[:1].upper() + said[1:], "rows": rows, "rule": rule, "command": None}
 
 
@@ -118,7 +119,8 @@ def show_helped(helped: Helped) -> None:
     print_wrapped(helped.sentence)
     if helped.recommended is not None:
         how = helped.power, helped.at_most
-        print_wrapped(f"recommended: {recommendation(helped.recommended, *how)}")
+        why = why_recommended(helped.recommended, [row.name for row in helped.rows])
+        print_wrapped(f"recommended: {recommendation(helped.recommended, *how)}, {why}")
 
 
 def recommendation(row: str, power: float | None, at_most: float | None) -> str:
@@ -128,6 +130,18 @@ def recommendation(row: str, power: float | None, at_most: float | None) -> str:
         return what
     held = "" if at_most is None else f" --at-most {at_most:g}"
     return f"{what} (--weights --power {power:g}{held})"
+
+
+def why_recommended(row: str, rows: Sequence[str]) -> str:
+    """The rule that was followed, which is not the verdict's. `rows`: the names of all."""
+    ask = "the verdict asks for 95%"
+    if "weighted" not in rows:
+        return f"whose NLL is the lowest; {ask}, this does not"
+    enough = "by more than one standard error of the difference over groups"
+    if row == "weighted":
+        others = " nor ".join(LABELS[name] for name in ("clean", "all") if name in rows)
+        return f"since neither {others} has an NLL that is lower {enough}; {ask}"
+    return f"whose NLL is lower than that of {LABELS['weighted']} {enough}; {ask}"
 
 
 def _with_reach(estimate: Estimate | None, times: float = 1, form: str = ".3f") -> str:

@@ -13,7 +13,7 @@ from sdil.cli.console import WIDTH, parse, plain, print_json, print_table, print
 from sdil.cli.looking import look_at
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
-from sdil.files import read_json
+from sdil.files import read_json, refuse_missing
 from sdil.formats.data import is_source, with_choices
 from sdil.formats.folder import describe, load_demonstrations, load_truth
 from sdil.formats.mapping import are_frames_checked
@@ -79,6 +79,7 @@ def inspect(
         address = Address(given.location, format or given.format, given.choices)
         look_at(open_reading(address.with_choices(**chosen)), as_json=as_json)
         return
+    refuse_missing(Path(folder), "check the path")
     with_choices(folder, **chosen)  # refuses what is for other people's data
     _inspect_folder(Path(folder), as_json, check)
 

@@ -16,7 +16,7 @@ import tyro
 from sdil.algorithms import JUDGES, find_judge, make_judge
 from sdil.arguments import read_run
 from sdil.cli.answers import answers_of
-from sdil.cli.chosen import print_chosen
+from sdil.cli.chosen import nearby, print_chosen
 from sdil.cli.console import (
     parse,
     plain,
@@ -247,9 +247,7 @@ def _report(done: Finished, json: bool, *, ask: int = 0, labels: Sequence[Label]
     if is_source(data):  # the judgement remembers it, and what was chosen of it
         print_command(f"sdil score {shlex.quote(str(out))}")
         return
-    place = Path(data)
-    near = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
-    print_command(f"sdil score {shlex.quote(str(out))} --data {shlex.quote(str(near))}")
+    print_command(f"sdil score {shlex.quote(str(out))} --data {shlex.quote(nearby(data))}")
 
 
 _QUESTIONS = {

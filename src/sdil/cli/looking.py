@@ -9,17 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from sdil.cli.chosen import notes_of, print_notes
+from sdil.cli.chosen import notes_of
 from sdil.cli.console import print_command, print_json, print_table, print_wrapped, progress
 from sdil.errors import InputError
 from sdil.formats.oddities import find_oddities
 from sdil.formats.reading import Reading
 from sdil.formats.recognise import Address, parse_address
 from sdil.formats.source import Feature, Source
+from sdil.formats.table_source import TableSource
 from sdil.formats.trusted import columns_of, values_of
 
 _GOOD = ("better", "good", "expert", "success", "clean", "optimal", "human")
 _SUCCESS = ("success", "is_success", "successful")
+_ENDINGS = {
+    "d4rl": ("terminals", "timeouts"),
+    "lerobot": ("next.terminated", "terminated"),
+    "numpy": ("terminals", "terminated"),
+    "robomimic": ("dones",),
+}
+"""Features that say of other formats than tables how an episode ended."""
+_NOT_ALL_GOOD = "a successful episode may hold bad steps, too, and all of it would be trusted"
 _MOST_SHOWN = 10
 _LONGEST = 80  # letters of what a source says of itself
 
@@ -27,9 +36,11 @@ _LONGEST = 80  # letters of what a source says of itself
 def look_at(reading: Reading, *, as_json: bool) -> None:
     """Print what a source holds, what is odd in it, and the command that imports it."""
     source = reading.source
-    clean, guess = reading.address.choices.get("clean"), ""
+    clean, guess, notes = reading.address.choices.get("clean"), "", notes_of(reading.source.about)
     if clean is None:
         clean, guess = suggest_clean(source)
+        if clean.strip('"').lower() in _SUCCESS:
+            notes.append(_NOT_ALL_GOOD)
         address = reading.address.with_choices(clean=clean)
         reading = Reading(source, address)
     sets: tuple[int, int, str] | None = None
@@ -48,16 +59,19 @@ def look_at(reading: Reading, *, as_json: bool) -> None:
     missing = _missing(reading)
     command = import_command(reading.address, missing)
     if as_json:
-        print_json(_as_json(reading, sets, guess, odd, unclear, command))
+        print_json(_as_json(reading, sets, guess, notes, odd, unclear, command))
         return
     _print_head(source)
     _print_features(reading)
     _print_kinds(source)
+    for sentence in _ends_of(source):
+        print_wrapped(sentence)
     if sets is not None:
         print_wrapped(("would be " if guess else "") + sets[2] + guess)
     if unclear:
         print_wrapped(unclear)
-    print_notes(source.about)
+    for note in notes:
+        print_wrapped(f"note: {note}")
     for sentence in odd:
         print_wrapped(f"odd: {sentence}")
     if not odd and not unclear:
@@ -111,9 +125,10 @@ def _before_import(
     if not names:
         return "import it with"
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    broken_ones = f"episode{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}"
     return (
-        f"import it with this, once {', '.join(names[:3])}{more} can be read, or --noisy names "
-        "episodes without; it fails as it stands"
+        f"import it with this, once {broken_ones} can be read, or --noisy names episodes without; "
+        "it fails as it stands"
     )
 
 
@@ -184,7 +199,16 @@ def _taken_for(reading: Reading) -> dict[str, str]:
     if "features" in asked:
         by_role["observation"] = reading.observation.features
     cameras = {camera.feature.name: "picture" for camera in reading.cameras}
-    return {name: role for role, names in by_role.items() for name in names} | cameras
+    taken = {name: role for role, names in by_role.items() for name in names} | cameras
+    return _beside(reading) | taken
+
+
+def _beside(reading: Reading) -> dict[str, str]:
+    """What else is used of a source: how episodes end, and what is known of them."""
+    source, group = reading.source, reading.address.choices.get("group")
+    if isinstance(source, TableSource):
+        return source.uses | ({} if group is None else {group: "group"})
+    return dict.fromkeys(_ENDINGS.get(source.format, ()), "end of episode")
 
 
 def _entries(feature: Feature) -> str:
@@ -204,6 +228,11 @@ def _print_kinds(source: Source) -> None:
         print_wrapped(f"columns of episodes: {', '.join(columns_of(source)[:30])}")
 
 
+def _ends_of(source: Source) -> tuple[str, ...]:
+    """Of a table: of how many episodes it is known where they ended, and what ended them."""
+    return source.ends if isinstance(source, TableSource) else ()
+
+
 def _kinds(source: Source) -> dict[str, dict[str, int]]:
     episodes = source.episodes
     return {
@@ -217,6 +246,7 @@ def _as_json(
     reading: Reading,
     sets: tuple[int, int, str] | None,
     guess: str,
+    notes: list[str],
     odd: list[str],
     unclear: str,
     command: str,
@@ -247,7 +277,8 @@ def _as_json(
         "chosen": None if sets is None else sets[2],
         "guessed": bool(guess),
         "unclear": unclear or None,
-        "notes": notes_of(source.about),
+        "notes": notes,
+        "ends": list(_ends_of(source)),
         "odd": odd,
         "command": command,
     }

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from sdil.cli.console import check_seed, parse, plain, print_json, print_table, progress
+from sdil.cli.console import (
+    check_seed,
+    parse,
+    plain,
+    print_command,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress,
+)
 from sdil.errors import InputError
 from sdil.files import refuse_existing
 from sdil.tasks.mimic.build import QUALITY, Mortality, build, write
@@ -131,9 +141,11 @@ def build_demonstrations(
         for part, d in built.parts.items()
     ]
     print_table("demonstrations", ["", "clean", "noisy", "steps"], rows)
-    print(plain(f"written to {out}; look at it with: sdil inspect {out}"))
-    parts = f"--data {out / 'train'} --valid {out / 'valid'}"
-    print(plain(f"train with: sdil train bc {parts} --out RUN"))
+    print_wrapped(f"written to {out}; look at it with:")
+    print_command(f"sdil inspect {shlex.quote(str(out))}")
+    train, valid = (shlex.quote(str(out / part)) for part in ("train", "valid"))
+    print("train with:")
+    print_command(f"sdil train bc --data {train} --valid {valid} --out RUN")
 
 
 _CACHE = ".mimic-cache"

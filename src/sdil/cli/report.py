@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sdil.cli.console import check_seed, parse, plain, print_json, progress, set_threads
+from sdil.cli.console import (
+    check_seed,
+    parse,
+    plain,
+    print_json,
+    print_wrapped,
+    progress,
+    set_threads,
+)
 from sdil.demonstrations import Demonstrations
 from sdil.errors import InputError
 from sdil.explanation.record import Explanation
@@ -368,6 +376,6 @@ def _tell(explanation: Explanation, written: Sequence[str], as_json: bool) -> No
         print_json({**{name: about[name] for name in names}, "written": written})
         return
     for warning in (*about["warnings"], *about.get("pictures", ())):
-        print(plain(f"note: {warning}"))
+        print_wrapped(f"note: {warning}")
     for path in written:
         print(plain(f"written: {path}"))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from sdil.cli.console import parse, plain
+from sdil.cli.console import parse, plain, print_wrapped
 from sdil.errors import InputError
 
 
@@ -70,7 +70,7 @@ def review(
     names = names_of(describe(place), demos.spaces)
     filmed, missing = cameras_for(origin_of(place), demos)
     if missing is not None:
-        print(plain(f"note: {missing}"))
+        print_wrapped(f"note: {missing}")
     with locked(labels):
         kept = Review(
             judgement,

@@ -240,7 +240,7 @@ _LABELS = {
 }
 
 
-_ALWAYS = ("episodes", "steps", "segments", "mean", "good", "spread", "auroc", "average_precision")
+_ALWAYS = ("episodes", "steps", "segments", "mean", "good", "spread")
 """Rows that are shown whether they are known or not."""
 
 

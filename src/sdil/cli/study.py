@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sdil.cli import FAILED
 from sdil.cli.console import parse, plain, print_table, show
+from sdil.cli.wrapping import complain
 from sdil.errors import InputError
 from sdil.report.comparing import headline
 from sdil.report.rendering import Format, render
@@ -286,7 +287,7 @@ def print_results(results: Results, form: Format) -> None:
             console.print(Text(plain(line)))
     else:
         for line in notes(results):
-            print(plain(line), file=sys.stderr)
+            complain(line)
     for table in tables(results):
         print()
         if form == "terminal":
@@ -324,7 +325,7 @@ def _measure(
         return 0
     folder = out / results.study.name
     why = f"sdil study show {folder} --failures says why"
-    print(plain(f"{len(failed)} of {len(asked)} cells asked for failed; {why}"), file=sys.stderr)
+    complain(f"{len(failed)} of {len(asked)} cells asked for failed; {why}")
     return FAILED
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+import shlex
 import textwrap
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from sdil.cli.console import parse, plain, print_json, print_wrapped
+from sdil.cli.chosen import nearby
+from sdil.cli.console import parse, print_command, print_json, print_wrapped
 from sdil.cli.fitting import (
     Actions,
     Clean,
@@ -29,6 +30,7 @@ from sdil.cli.fitting import (
     seeds_of,
     telling,
 )
+from sdil.cli.wrapping import complain
 from sdil.errors import InputError
 from sdil.progress import duration
 from sdil.studies.source import Sources
@@ -208,10 +210,17 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
     elif trusted:
         print_wrapped(trusted)
     if floor is not None:
-        print(plain(f"warning: {floor}"), file=sys.stderr)
-    out = done.folder
-    more = "" if read_run(out)["environment"] else " --data FOLDER"  # records have no environment
-    print(plain(f"written to {out}; measure it with: sdil evaluate {out}{more}"))
+        complain(f"warning: {floor}")
+    noted, out = read_run(done.folder), shlex.quote(str(done.folder))
+    if noted["environment"]:
+        print_wrapped(f"written to {done.folder}; measure it with:")
+        print_command(f"sdil evaluate {out}")
+        return
+    print_wrapped(  # records have no environment
+        f"written to {done.folder}; measure it on what it learned from with the following, or on "
+        "other clean episodes, which says more, with another --data or --clean:"
+    )
+    print_command(f"sdil evaluate {out} --data {shlex.quote(nearby(noted['data']))}")
 
 
 def _answer(done: Finished) -> dict[str, Any]:

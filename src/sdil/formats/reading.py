@@ -33,6 +33,7 @@ from sdil.formats.recorded import check_finite, check_lengths, frames_of, known_
 from sdil.formats.runs import BYTES, Rowed, Run
 from sdil.formats.sets import clean_and_noisy, group_of, of_task
 from sdil.formats.source import Source
+from sdil.formats.table_source import choose_actions
 from sdil.observations import is_packed, pack_observations, packed_type
 from sdil.spaces import Array, Spaces
 from sdil.trajectories import Trajectory
@@ -83,15 +84,15 @@ def read(
         address = parse_address(source)
         address = Address(address.location, format or address.format, address.choices)
         return open_reading(address.with_choices(**chosen)).read_all()
-    given = Address(source.location, source.format, {})
-    return Reading(source, given.with_choices(**chosen)).read_all()
+    given = Address(source.location, source.format, {}).with_choices(**chosen)
+    return Reading(choose_actions(source, given.choices), given).read_all()
 
 
 def open_reading(address: Address) -> Reading:
     """Open the source at an address, with what was chosen of it."""
     options = {k: address.choices[k] for k in ("table", "episode", "time") if k in address.choices}
     source = open_source(_prefixed(address), **options)
-    return Reading(source, address)
+    return Reading(choose_actions(source, address.choices), address)
 
 
 @dataclass(frozen=True)

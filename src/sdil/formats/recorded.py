@@ -38,7 +38,7 @@ def check_lengths(
         raise InputError(f"{where}: actions differ in length: {told}")
     if not count:
         raise InputError(f"{where} is empty: it needs at least one action")
-    rows = [(n, len(given[n])) for n in observation.features if n not in action.shapes]
+    rows = [(n, len(given[n])) for n in observation.features]  # an action may be one of them
     for name, length in rows:
         if length not in (count, count + 1):
             raise InputError(f"{where}: {name} has {length} rows for {count} actions")

@@ -42,6 +42,8 @@ _OBSERVATION = re.compile(
     r"^(observations?|obs|states?|s|features?|feat|x|sensors?|q|qpos|qvel)([_./\[\d -]|$)",
     re.IGNORECASE,
 )
+_BARE = re.compile(r"^[sxq]([_./ -]+[a-z].*)?$", re.IGNORECASE)  # x, x_pos: beside y, not x_0
+_NEXT = re.compile(r"^next[_./ -]?", re.IGNORECASE)
 _NAMELESS = re.compile(r"^column\d+$")  # what DuckDB calls a column without a name
 _NUMBERS = {
     "BOOLEAN": "bool",
@@ -68,6 +70,8 @@ class Column:
     """DuckDB's type."""
     size: int | None = None
     """Of lists: how many numbers each has."""
+    is_counted: bool = False
+    """Whether it is of floats only because some cells are empty: all others are whole numbers."""
 
     @cached_property
     def number(self) -> str | None:
@@ -75,6 +79,8 @@ class Column:
         found = _LIST.match(self.kind)
         if found and self.size is None:
             return None
+        if self.is_counted:
+            return "int64"
         if self.kind.startswith("DECIMAL"):
             return "float64"
         return _NUMBERS.get(found["of"] if found else self.kind)
@@ -102,8 +108,19 @@ def find_named(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def is_seen_or_done(name: str) -> bool:
-    """Whether a column says by its name that it is of a step."""
+    """Whether a column says by its name that it is of a step, or of the next one."""
+    name = _NEXT.sub("", name)
     return bool(_ACTION.match(name) or _OBSERVATION.match(name))
+
+
+def is_seen(name: str) -> bool:
+    """Whether a column says by its name that it is an observation."""
+    return bool(_OBSERVATION.match(name))
+
+
+def is_done(column: Column) -> bool:
+    """Whether a column is an action where nobody names others."""
+    return _role(column, named=True, constant=False) == "action"
 
 
 def find_group(names: Sequence[str]) -> str | None:
@@ -119,7 +136,7 @@ def make_features(
     rest = [c for c in columns if c.name not in beside]
     numbered = [c.name for c in columns if _NAMELESS.match(c.name)]
     nameless = numbered[0] if len(numbered) == 1 else None  # an empty name, as pandas' row numbers
-    named = any(_OBSERVATION.match(c.name) and c.number for c in rest)
+    named = any(is_seen(c.name) and not _BARE.match(c.name) and c.number for c in rest)
     found = []
     for column in rest:
         shape = (column.size,) if column.is_list and column.size is not None else ()

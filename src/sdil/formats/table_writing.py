@@ -24,7 +24,7 @@ from sdil.formats.recognise import is_server
 from sdil.formats.rows import FIRST, SCORE, SOURCE, WEIGHT, RowAnswer
 from sdil.formats.sql import quoted_name, quoted_text
 from sdil.formats.table_places import files_of, table_of
-from sdil.formats.tables import TableSource
+from sdil.formats.table_source import TableSource
 from sdil.spaces import Array
 
 _PARQUET = (".parquet", ".pq")
@@ -61,10 +61,10 @@ def write_scored(source: TableSource, answers: Sequence[RowAnswer], out: Path) -
     """The same table with `sdil_score` and `sdil_weight`."""
     places = _places(source, answers)
     columns = {
-        SCORE: _in_order([a.score for a in answers], places),
-        WEIGHT: _in_order([a.weight for a in answers], places),
+        SCORE: _in_order([a.score for a in answers], places, np.nan),
+        WEIGHT: _in_order([a.weight for a in answers], places, np.nan),
     }
-    _write(source, Rows(np.ones(len(places), bool), columns), out)
+    _write(source, Rows(np.ones(sum(map(len, places)), bool), columns), out)
 
 
 def write_curated(source: TableSource, answers: Sequence[RowAnswer], out: Path) -> None:
@@ -244,17 +244,22 @@ def _write_database(source: TableSource, original: Path, rows: Rows, out: Path) 
 _SQL_KINDS = {"f": "FLOAT", "O": "VARCHAR", "i": "BIGINT"}
 
 
-def _places(source: TableSource, answers: Sequence[RowAnswer]) -> Array:
+def _places(source: TableSource, answers: Sequence[RowAnswer]) -> list[Array]:
     """Where each row of each episode stands in the table, from 0."""
-    places = [source.rows_of(at) - 1 for at in range(len(answers))]
-    return np.concatenate(places)
+    return [source.rows_of(at) - 1 for at in range(len(answers))]
 
 
-def _in_order(of_episodes: Sequence[Array], places: Array) -> Array:
-    """What is known of each row, episode by episode, in the order of the table."""
-    values = np.concatenate(list(of_episodes))
-    ordered = np.empty_like(values)
-    ordered[places] = values
+def _in_order(
+    of_episodes: Sequence[Array], places: Sequence[Array], closing: float | None = None
+) -> Array:
+    """What is known of each step, episode by episode, in the order of the table's rows.
+
+    `closing` is said of a last row without an action; where None, the same as of the last step.
+    """
+    ordered = np.empty(sum(map(len, places)), of_episodes[0].dtype)
+    for values, rows in zip(of_episodes, places, strict=True):
+        ordered[rows[: len(values)]] = values
+        ordered[rows[len(values) :]] = values[-1] if closing is None else closing
     return ordered
 
 

@@ -15,9 +15,9 @@ from sdil.errors import InputError
 from sdil.formats.recognise import is_server
 from sdil.formats.rows import RowAnswer
 from sdil.formats.source import Source
+from sdil.formats.table_source import TableSource
 from sdil.formats.table_writing import write_curated as write_curated_table
 from sdil.formats.table_writing import write_scored as write_scored_table
-from sdil.formats.tables import TableSource
 
 WRITERS = {
     "robomimic": "sdil.formats.robomimic_writing",
