@@ -156,3 +156,16 @@ def test_curating_random_numbers_by_a_threshold_is_refused(tmp_path, capsys):
     assert not (tmp_path / "c").exists()
     assert main([*keep, "--keep-share", "0.5"]) == 0  # an order
     assert "health: " in capsys.readouterr().out
+
+
+def test_a_threshold_over_most_clean_steps_is_said_to_be_no_line():
+    def health(clean, noisy):
+        demos = demos_of(clean, noisy)
+        return health_of(Feature(demos.spaces), demos, fitted_to_these=False)
+
+    low = health(-0.4, -0.95)
+    assert low.separates == "yes"
+    assert low.clean_under > low.clean_steps / 2
+    assert low.sentences[-1].startswith("0 is no line between good and bad steps here")
+    for other in (health(0.5, -0.5), health(-0.5, 0.5)):  # the second tells nothing at all
+        assert not any("no line" in sentence for sentence in other.sentences)

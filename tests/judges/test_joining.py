@@ -8,6 +8,7 @@ from corridor import corridor, fit
 from scipy.optimize import isotonic_regression
 from sklearn.metrics import roc_auc_score
 
+import sdil
 from sdil.judges import joining
 from sdil.judges.joining import (
     _ASSUMED,
@@ -292,8 +293,28 @@ def test_ties_and_few_values_are_weighed_as_counting_weighs_them():
     edges = bin_edges(noisy[0])
     used = sorted({int((edges <= v).sum()) for v in noisy[0]})
     empty = [b for b in range(10) if b not in used]
-    np.testing.assert_allclose(found[empty], 1e-3 * np.array(empty))
-    assert (np.diff(found[used]) > 0).all()
+    assert empty[0] < used[0]
+    assert (np.diff(found) > 0).all()  # an empty bin is worth what those beside it are
+    between = np.interp(empty, used, found[used] - 1e-3 * np.array(used))
+    np.testing.assert_allclose(found[empty] - 1e-3 * np.array(empty), between)
+
+
+def test_the_surest_mistakes_are_no_better_than_mild_ones_where_bins_are_empty():
+    """Half of the actions are surely wrong, and all as wrong as can be told by those who never saw
+    the clean ones; the final networks tell them apart."""
+    rng = np.random.default_rng(0)
+
+    def episode(flips):
+        seen = rng.normal(size=(31, 3)).astype(np.float32)
+        actions = (seen[:-1, 0] > 0).astype(int)
+        wrong = rng.random(30) < flips
+        return sdil.Trajectory(seen, np.where(wrong, 1 - actions, actions), terminated=True), ~wrong
+
+    clean, noisy = [episode(0.0) for _ in range(10)], [episode(0.5) for _ in range(40)]
+    demos = sdil.Demonstrations([t for t, _ in clean], [t for t, _ in noisy])
+    scores = sdil.Judge().fit(demos, seed=0).score(demos.noisy)
+    good = np.concatenate([right for _, right in noisy])
+    assert roc_auc_score(good, np.concatenate([s.optimality for s in scores])) > 0.98
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -65,6 +65,12 @@ class Health:
         return self.separates in ("yes", "unknown") or (self.separates == "not surely" and rarely)
 
     @property
+    def drops_most(self) -> bool:
+        """Whether most clean steps that the judge had not seen score under the threshold."""
+        tells = self.separates in ("yes", "not surely")
+        return tells and self.clean_under > self.clean_steps / 2
+
+    @property
     def collapsed(self) -> bool:
         """Whether less than half of the skills are in use, of which training warns too."""
         return self.in_use < self.skills / 2
@@ -88,6 +94,12 @@ class Health:
                 f"of {self.clean_steps:,} held-out clean steps, {self.clean_under:,} "
                 f"({self.clean_under / self.clean_steps:.0%}) score under {self.threshold:g}: "
                 "about that share of the good steps would be dropped"
+            )
+        if self.drops_most:
+            found.append(
+                f"{self.threshold:g} is no line between good and bad steps here: most of what clean "
+                "demonstrators do is under it. Scores still rank steps: weigh by them (sdil curate "
+                "--weights), or keep those above a lower threshold"
             )
         if self.collapsed:
             found.append(
