@@ -176,13 +176,10 @@ class _Gains:
         every = np.sort(rng.permutation(np.flatnonzero(acts))[:_STEPS])
         each = [some_of(np.arange(first[i] + a, first[i] + b), _LOOKED_AT) for i, a, b in spans]
         size = np.array([len(some) for some in each])
-        mean = np.zeros((int(size.sum()), len(spans)))
-        mean[np.arange(len(mean)), np.repeat(np.arange(len(spans)), size)] = np.repeat(
-            1 / size, size
-        )
         steps, others = look(np.concatenate(each)), look(every)
-        self._left = mean.T @ (posterior.covariance(steps, steps) @ mean)  # (K, K)
-        self._shared = posterior.covariance(others, steps) @ mean  # (steps, K)
+        left = _means(posterior.covariance(steps, steps), size)
+        self._left = _means(left.T, size)  # (K, K)
+        self._shared = _means(posterior.covariance(others, steps), size)  # (steps, K)
         self._open = posterior.variance(others)
         self._counts = (4 * p[every] * (1 - p[every])) ** 2
         self._each_stands_for = int(acts.sum()) / max(len(every), 1)
@@ -213,6 +210,12 @@ class _Gains:
             self._shared -= known * np.outer(shared, mine)
             self._left -= known * np.outer(mine, mine)
             yield at
+
+
+def _means(values: Array, size: Array) -> Array:
+    """Over columns (A, B) that stand beside one another, so many each. (A, K)"""
+    begin = np.cumsum(size) - size
+    return np.asarray(np.add.reduceat(values, begin, axis=1) / size)
 
 
 def _middles(
