@@ -35,7 +35,7 @@ BASE_ORDER = {
     "ways": {"spaces"},
     "windows": {"fetching", "spaces", "trajectories"},
     "table": {"spaces"},
-    "simulators": {"errors", "named", "nested", "spaces", "table"},
+    "simulators": {"errors", "named", "nested", "observations", "spaces", "table"},
     "markov": {"errors", "spaces"},
     "clustering": {"spaces", "windows"},
     "scores": {"spaces"},

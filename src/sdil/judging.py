@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -171,6 +172,14 @@ class FittedJudge(Saved):
     def optimality(self, packed: Trajectories) -> Tensor:
         """The score of each step, by networks in the precision that learners train with. (N,)"""
         return torch.from_numpy(self.judge(packed).optimality)
+
+    def known_by(self, fingerprint: str) -> Self:
+        """The same judge, whose demonstrations have this fingerprint where it is used: what works
+        on vectors is fitted to those that an encoder made of raw ones."""
+        other = copy(self)
+        if other.cross_judged is not None:
+            other.cross_judged = replace(other.cross_judged, fingerprint=fingerprint)
+        return other
 
     def likelihood(self, packed: Trajectories) -> Tensor | None:
         """`p(a_t | s_t)` under clones of the clean set, where it has any. (N,)"""

@@ -22,6 +22,7 @@ import numpy as np
 from sdil.errors import InputError
 from sdil.named import find_named, is_import_path
 from sdil.nested import action_of, leaves_of, limits_of, shape_actions
+from sdil.observations import is_packed, observation_type, pack_observations
 from sdil.spaces import Array, Spaces
 from sdil.table import Table, TableWalk
 
@@ -120,6 +121,8 @@ class GymSimulator(Simulator):
     def __init__(self, envs: list[gym.Env[Any, Any]], seed: int) -> None:
         self.envs, self.n = envs, len(envs)
         self.spaces = Spaces(envs[0].observation_space, envs[0].action_space)
+        self._packs = is_packed(self.spaces.observation)
+        self._number = observation_type(self.spaces.observation)
         self.rng = np.random.default_rng(seed)
         self.observation = self._reset_all()
 
@@ -130,6 +133,7 @@ class GymSimulator(Simulator):
         for i, env in enumerate(self.envs):
             seen, _, terminated[i], truncated, _ = env.step(action_of(env.action_space, done, i))
             cut_off[i] = truncated and not terminated[i]
+            seen = pack_observations(self.spaces.observation, seen) if self._packs else seen
             after.append(np.array(seen))  # a reset may reuse its memory
             now.append(self._reset(env) if terminated[i] or truncated else seen)
         self.observation = self._stack(now)
@@ -152,10 +156,10 @@ class GymSimulator(Simulator):
 
     def _reset(self, env: gym.Env[Any, Any]) -> Array:
         seen, _ = env.reset(seed=int(self.rng.integers(2**31)))
-        return np.asarray(seen)
+        return pack_observations(self.spaces.observation, seen)
 
     def _stack(self, seen: list[Array]) -> Array:
-        return np.stack(seen).astype(self.spaces.observation.dtype)
+        return np.stack(seen).astype(self._number)
 
 
 def simulator(environment: EnvironmentLike, n: int, seed: int, spaces: Spaces) -> Simulator:

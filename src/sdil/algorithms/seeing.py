@@ -131,25 +131,27 @@ def _inner(judge: FittedJudge, seen: Seen) -> FittedJudge:
     inner.spaces, inner.encoder = judge.inner_spaces, None
     crossed = judge.cross_judged
     if crossed is not None and crossed.fingerprint == seen.fingerprint:
-        own = seen.demos.fingerprint(rewards=False)
-        inner.cross_judged = replace(crossed, fingerprint=own)
+        inner = inner.known_by(seen.demos.fingerprint(rewards=False))
     return inner
 
 
 def _outer(result: Saved, seen: Seen, spaces: Spaces) -> Saved:
     """What works on vectors as what works on raw observations."""
-    judge = result.judge if isinstance(result, Policy) else result
-    if isinstance(judge, FittedJudge) and judge.cross_judged is not None:
-        judge = copy(judge)
-        assert judge.cross_judged is not None
-        if judge.cross_judged.fingerprint == seen.demos.fingerprint(rewards=False):
-            judge.cross_judged = replace(judge.cross_judged, fingerprint=seen.fingerprint)
-        if isinstance(result, Policy):
-            result = copy(result)
-            result.judge = judge
-        else:
-            result = judge
+    if isinstance(result, FittedJudge):
+        result = _known_outside(result, seen)
+    elif isinstance(result, Policy) and result.judge is not None:
+        judge = _known_outside(result.judge, seen)
+        result = copy(result)
+        result.judge = judge
     return result.seeing_by(seen.encoder, spaces)
+
+
+def _known_outside(judge: FittedJudge, seen: Seen) -> FittedJudge:
+    """A judge of these demonstrations as one of the raw ones."""
+    crossed = judge.cross_judged
+    if crossed is None or crossed.fingerprint != seen.demos.fingerprint(rewards=False):
+        return judge
+    return judge.known_by(seen.fingerprint)
 
 
 def _seen_environment(

@@ -22,6 +22,7 @@ from sdil.errors import InputError
 from sdil.evaluation.statistics import wilson_interval
 from sdil.markov import MarkovModel, ModelWalk
 from sdil.nested import action_of
+from sdil.observations import is_packed, nest_parts, pack_observations, unpack_observations
 from sdil.policy import Policy, Rule
 from sdil.simulators import EnvironmentLike as Steppable
 from sdil.simulators import different_space, environment_maker, table_of
@@ -37,11 +38,15 @@ EPISODES_IN_A_MODEL = 10_000  # chance decides there, and returns lie close toge
 
 
 class Predictor(Protocol):
-    """Anything that acts like a Stable-Baselines3 policy."""
+    """Anything that acts like a Stable-Baselines3 policy.
+
+    Of `Dict` observations one that is not ours is given what Stable-Baselines3 gives: a dictionary,
+    nested as the space is, whose parts have a leading axis.
+    """
 
     def predict(
         self,
-        observation: Array,
+        observation: Any,
         state: Any = None,
         episode_start: Array | None = None,
         deterministic: bool = True,
@@ -255,11 +260,17 @@ def _through_environments(
     successes: list[bool | None] = [None] * total
     running = list(range(len(envs)))  # the episode that each environment is in
     begun, done = len(envs), 0
-    batch = np.stack([env.reset(seed=int(seeds[i]))[0] for i, env in enumerate(envs)])
+    wanted = getattr(policy, "spaces", None)
+    ours = isinstance(wanted, Spaces)
+    space = wanted.observation if isinstance(wanted, Spaces) else envs[0].observation_space
+    packs = is_packed(space)  # of a `Dict` the batch has a row of bytes per environment
+    first = [env.reset(seed=int(seeds[i]))[0] for i, env in enumerate(envs)]
+    batch = pack_observations(space, first) if packs else np.stack(first)
     starts = np.ones(len(envs), bool)
     state: Any = None
     while done < total:
-        actions, state = policy.predict(batch, state, starts, deterministic=True)
+        given = batch if ours or not packs else nest_parts(space, unpack_observations(space, batch))
+        actions, state = policy.predict(given, state, starts, deterministic=True)
         starts[:] = False
         idle = []
         for slot, env in enumerate(envs):
@@ -280,7 +291,7 @@ def _through_environments(
                     idle.append(slot)
                 if on_progress is not None:
                     on_progress(done, total)
-            batch[slot] = observation
+            batch[slot] = pack_observations(space, observation) if packs else observation
         if idle and done < total:
             keep = np.setdiff1d(np.arange(len(envs)), idle)
             envs, running = [envs[i] for i in keep], [running[i] for i in keep]

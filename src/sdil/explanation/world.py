@@ -18,6 +18,7 @@ import numpy as np
 
 from sdil.evaluation.rollout import check_spaces, episode_seeds
 from sdil.networks.hierarchical import HierarchicalPolicy
+from sdil.observations import pack_observations
 from sdil.simulators import environment_maker, table_of
 from sdil.spaces import Array, Spaces
 from sdil.table import FloorPlan, Table, TableWalk
@@ -109,14 +110,15 @@ class World:
         env, frames = self.env, []
         taken: list[int] = []
         fixed = np.array([skill])
-        seen = [np.asarray(env.reset(seed=seed)[0])]
+        space = policy.spaces.observation
+        seen = [pack_observations(space, env.reset(seed=seed)[0])]
         terminated = truncated = False
         while len(taken) < LONGEST_WALK and not (terminated or truncated):
             if draw and self.can_draw:
                 frames.append(_encode(env.render()))
             taken.append(int(_draw(policy.probs_with_skill(seen[-1][None], fixed), rng)[0]))
             after, _, terminated, truncated, _ = env.step(taken[-1])
-            seen.append(np.asarray(after).copy())
+            seen.append(pack_observations(space, after).copy())
         trajectory = Trajectory(np.stack(seen), np.array(taken), terminated=terminated)
         return Walk(skill, trajectory, frames=frames)
 

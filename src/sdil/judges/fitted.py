@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -101,6 +102,12 @@ class EvidenceJudge(FittedJudge):
             seed=self.seed,
         )
         return told_so if self.encoder is None else told_so.seeing_by(self.encoder, self.spaces)
+
+    def known_by(self, fingerprint: str) -> Self:
+        other = super().known_by(fingerprint)
+        if other._untold is not None:  # which is what is saved, and what labels begin from
+            other._untold = replace(other._untold, fingerprint=fingerprint)
+        return other
 
     def save_again(self, folder: Path) -> None:
         """Write it over the judge of a judgement folder that it came from."""
