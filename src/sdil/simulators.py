@@ -194,10 +194,7 @@ def environment_maker(
         return _own_maker(environment)
     ids = [i for i in (environment, f"sdil/{environment}-v0") if i in gym.registry]
     if not ids and ":" not in environment:
-        ours = sorted(i for i in gym.registry if i.startswith("sdil/"))
-        raise InputError(
-            f"there is no task or Gymnasium environment {environment!r}; ours are {', '.join(ours)}"
-        )
+        raise InputError(_not_there(environment))
     name = ids[0] if ids else environment
 
     def make() -> gym.Env[Any, Any]:
@@ -207,6 +204,23 @@ def environment_maker(
             raise InputError(f"cannot make the environment {name!r}: {error}") from None
 
     return make
+
+
+def _not_there(name: str) -> str:
+    """Why there is no such environment: in Gymnasium's words where it knows of another version, or
+    of a name that is alike."""
+    alike = ""
+    try:
+        gym.spec(name)
+    except (gym.error.DeprecatedEnv, gym.error.VersionNotFound) as error:
+        return f"cannot make the environment {name!r}: {error}"
+    except gym.error.NameNotFound as error:
+        said = str(error)
+        alike = f" ({said.rstrip('.')})" if "Did you mean" in said else ""
+    except gym.error.Error:
+        pass  # it is no id at all, or nothing of that namespace is there
+    ours = ", ".join(sorted(i for i in gym.registry if i.startswith("sdil/")))
+    return f"there is no task or Gymnasium environment {name!r}{alike}; ours are {ours}"
 
 
 def _own_maker(name: str) -> Callable[[], gym.Env[Any, Any]]:
