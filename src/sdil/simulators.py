@@ -239,6 +239,12 @@ def _own_maker(name: str) -> Callable[[], gym.Env[Any, Any]]:
     return environment
 
 
+def is_ours(name: str) -> bool:
+    """Whether this is one of our environments, by its id or its task's name."""
+    ids = (name, f"sdil/{name}-v0")
+    return any(i.startswith("sdil/") and i in gym.registry for i in ids)
+
+
 def trusted_environment(named: Any, file: Path) -> str | None:
     """The environment that a file names, or None where it names none; raise unless it is ours.
 
@@ -247,8 +253,7 @@ def trusted_environment(named: Any, file: Path) -> str | None:
     """
     if named is None:
         return None
-    ours = (str(named), f"sdil/{named}-v0")
-    if isinstance(named, str) and any(i.startswith("sdil/") and i in gym.registry for i in ours):
+    if isinstance(named, str) and is_ours(named):
         return named
     shown = shlex.quote(repr(named)[1:-1] if isinstance(named, str) else repr(named))
     raise InputError(
