@@ -16,7 +16,7 @@ import numpy as np
 from sdil.checking import check_fits, check_values, packed
 from sdil.errors import InputError
 from sdil.observations import has_frames, infer_observation
-from sdil.spaces import Array, Spaces, infer_action
+from sdil.spaces import Array, Spaces, infer_action, require_columns
 from sdil.trajectories import Trajectories, Trajectory
 
 
@@ -275,6 +275,7 @@ def _check_and_pack(
         sets[name] = _named(items, name)
     if spaces is None:
         spaces = _infer(sets["clean"] + sets["noisy"])
+    require_columns(spaces.action)
     for name, items in sets.items():
         sets[name] = [packed(trajectory, spaces, name) for trajectory in items]
         for trajectory in sets[name]:
