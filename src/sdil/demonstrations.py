@@ -10,6 +10,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import MethodType
 
 import numpy as np
 
@@ -181,6 +182,16 @@ class Demonstrations:
         return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def check_demonstrations(given: object, who: str) -> None:
+    """Refuse what is none, such as a method of theirs that was not called."""
+    if isinstance(given, Demonstrations):
+        return
+    what = type(given).__name__
+    if isinstance(given, MethodType):
+        what = f"the method {given.__name__} itself; call it: {given.__name__}(...)"
+    raise InputError(f"{who} needs Demonstrations, not {what}")
 
 
 def digest_of(observations: Array) -> bytes:
