@@ -349,9 +349,6 @@ def test_names_and_groups_are_text(make_episode, more, message):
         ([0.0, 1.0, 2.0], gym.spaces.Discrete(3)),
         (np.float32([0, 4, 2]), gym.spaces.Discrete(5)),
         ([True, False, True], gym.spaces.Discrete(2)),
-        ([0.0, 0.5, 2.0], gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
-        ([-1.0, 0.0, 1.0], gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
-        ([0.0, 1e12, 0.0], gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
         (np.float32([[0], [1], [2]]), gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)),
         (np.float64([[0.1], [1], [2]]), gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)),
     ],
@@ -363,10 +360,24 @@ def test_a_column_of_whole_numbers_is_a_column_of_discrete_actions(actions, spac
     assert demos.clean[0].actions.tolist() == np.asarray(actions).tolist()
 
 
+@pytest.mark.parametrize("actions", [[0.0, 0.5, 2.0], [-1.0, 0.0, 1.0], [0.0, 1e12, 0.0]])
+@pytest.mark.parametrize("given", [False, True])
+def test_real_actions_are_columns(actions, given):
+    """Of shape (T, 1); a policy, a judge and a file know no others."""
+    seen, done = np.zeros((4, 1)), np.asarray(actions)
+    box = gym.spaces.Box(-np.inf, np.inf, (), np.float64)
+    spaces = Spaces(gym.spaces.Box(-1, 1, (1,), np.float64), box) if given else None
+    with pytest.raises(InputError, match=r"^actions of shape \(T,\) .* give real ones as \(T, 1\)"):
+        Demonstrations([Trajectory(seen, done)], (), spaces)
+    demos = Demonstrations([Trajectory(seen, done[:, None])])
+    assert demos.spaces.action.shape == (1,)
+
+
 def test_discrete_or_not_is_said_of_all_episodes():
     states = np.zeros((3, 1))
     whole, half = Trajectory(states, [0.0, 1.0]), Trajectory(states, [0.5, 1.0], id="half")
-    assert isinstance(Demonstrations([whole], [half]).spaces.action, gym.spaces.Box)
+    with pytest.raises(InputError, match="whole numbers from 0, but the data has Box"):
+        Demonstrations([whole], [half])
     assert Demonstrations([whole], [whole]).spaces.action == gym.spaces.Discrete(2)
     with pytest.raises(InputError, match="number the actions from 0"):
         Demonstrations([Trajectory(states, np.array([0, 2**64 - 1], np.uint64))])

@@ -208,6 +208,51 @@ def test_spaces_that_are_not_kept() -> None:
         parts_of(gym.spaces.Dict({}))
 
 
+FLATTEN = (
+    "gymnasium.wrappers.FlattenObservation makes vectors of them, or gymnasium.spaces.flatten "
+    "where they are recorded"
+)
+ONE_HOT = (
+    "gymnasium.wrappers.FlattenObservation makes them one-hot, or np.eye(3)[{}] where they are "
+    "recorded"
+)
+
+
+@pytest.mark.parametrize(
+    ("space", "advice"),
+    [
+        (gym.spaces.Discrete(3), ONE_HOT.format("states")),
+        (gym.spaces.Discrete(3, start=2), ONE_HOT.format("states - 2")),
+        (gym.spaces.Discrete(3, start=-1), ONE_HOT.format("states + 1")),
+        (gym.spaces.MultiDiscrete([2, 3]), FLATTEN),
+        (gym.spaces.MultiBinary(4), FLATTEN),
+        (gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(0, 1, (2,))]), FLATTEN),
+        (gym.spaces.Text(10), None),
+        (gym.spaces.Sequence(gym.spaces.Discrete(2)), None),
+        (gym.spaces.Tuple([gym.spaces.Sequence(gym.spaces.Discrete(2))]), None),
+    ],
+    ids=str,
+)
+def test_it_is_said_what_to_do_about_spaces_that_are_not_supported(space, advice) -> None:
+    known = " is not supported: observations are Box, or a Dict of Box"
+    with pytest.raises(InputError) as error:
+        parts_of(space)
+    end = "" if advice is None else f"; {advice}"
+    assert str(error.value) == f"the observation space {space}{known}{end}"
+    with pytest.raises(InputError) as error:
+        parts_of(gym.spaces.Dict({"x": space}))
+    left_out = "gymnasium.wrappers.FilterObservation leaves parts out"
+    both = left_out if advice is None else f"{advice}; {left_out}"
+    assert str(error.value) == f"the observation space {space} of 'x'{known}; {both}"
+
+
+@pytest.mark.parametrize("recorded", [3, 5])
+def test_states_that_are_numbers_are_one_hot_as_gymnasium_has_it(recorded: int) -> None:
+    space = gym.spaces.Discrete(3, start=3)
+    flat = gym.spaces.flatten(space, np.int64(recorded))
+    np.testing.assert_array_equal(flat, np.eye(3)[np.array([recorded]) - 3][0])
+
+
 @pytest.mark.parametrize(
     ("shape", "is_image", "first", "image_shape"),
     [

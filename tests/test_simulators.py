@@ -8,7 +8,13 @@ import pytest
 
 import sdil
 from sdil import InputError, Spaces
-from sdil.simulators import GymSimulator, TableSimulator, simulator, trusted_environment
+from sdil.simulators import (
+    GymSimulator,
+    TableSimulator,
+    environment_maker,
+    simulator,
+    trusted_environment,
+)
 from sdil.table import Table
 
 HORIZON = 5
@@ -145,6 +151,22 @@ def test_what_can_be_simulated():
         simulator("doorkey-5x5", 2, 0, spaces)
     with pytest.raises(InputError, match="no task or Gymnasium environment"):
         simulator("nowhere", 2, 0, spaces)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Taxi-v3", r"^cannot make the environment 'Taxi-v3': .*deprecated.* `Taxi-v4` instead\.$"),
+        ("CartPole-v7", r"^cannot make the environment 'CartPole-v7': .*versioned environments"),
+        ("cartpole-v1", r"environment 'cartpole-v1' \(.* Did you mean: `CartPole`\?\); ours are "),
+        ("nowhere-v0", r"^there is no task or Gymnasium environment 'nowhere-v0'; ours are sdil/"),
+        ("nowhere/x-v0", r"^there is no task or Gymnasium environment 'nowhere/x-v0'; ours are "),
+        ("", r"^there is no task or Gymnasium environment ''; ours are sdil/"),
+    ],
+)
+def test_why_there_is_no_such_environment_is_gymnasiums_to_say(name, message):
+    with pytest.raises(InputError, match=message):
+        environment_maker(name)
 
 
 @pytest.mark.parametrize("name", [None, "fourrooms", "sdil/sepsis-v0", "doorkey-5x5"])

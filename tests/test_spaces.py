@@ -452,6 +452,8 @@ def test_who_needs_what_is_said_by_name():
     with pytest.raises(InputError, match=r"^bc needs actions that are counted or real"):
         require_known_actions(Spaces(BOX, whole), "bc")
     require_known_actions(Spaces(gym.spaces.Discrete(2), gym.spaces.Discrete(1)), "bc")
+    with pytest.raises(InputError, match=r"give real ones as \(T, 1\), such as actions\[:, None\]"):
+        require_known_actions(Spaces(BOX, gym.spaces.Box(0, 1, ())), "bc")  # of an old file
     with pytest.raises(InputError, match=r"^ppo needs discrete actions"):
         require_vectors_and_discrete_actions(Spaces(BOX, gym.spaces.MultiDiscrete([2])), "ppo")
     with pytest.raises(InputError, match=r"^ppo needs vector observations"):

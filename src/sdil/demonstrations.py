@@ -10,13 +10,14 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import MethodType
 
 import numpy as np
 
 from sdil.checking import check_fits, check_values, packed
 from sdil.errors import InputError
 from sdil.observations import has_frames, infer_observation
-from sdil.spaces import Array, Spaces, infer_action
+from sdil.spaces import Array, Spaces, infer_action, require_columns
 from sdil.trajectories import Trajectories, Trajectory
 
 
@@ -183,6 +184,16 @@ class Demonstrations:
     __hash__ = None  # type: ignore[assignment]
 
 
+def check_demonstrations(given: object, who: str) -> None:
+    """Refuse what is none, such as a method of theirs that was not called."""
+    if isinstance(given, Demonstrations):
+        return
+    what = type(given).__name__
+    if isinstance(given, MethodType):
+        what = f"the method {given.__name__} itself; call it: {given.__name__}(...)"
+    raise InputError(f"{who} needs Demonstrations, not {what}")
+
+
 def digest_of(observations: Array) -> bytes:
     """SHA-256 of the observations of an episode."""
     return hashlib.sha256(np.ascontiguousarray(observations).data).digest()
@@ -275,6 +286,7 @@ def _check_and_pack(
         sets[name] = _named(items, name)
     if spaces is None:
         spaces = _infer(sets["clean"] + sets["noisy"])
+    require_columns(spaces.action)
     for name, items in sets.items():
         sets[name] = [packed(trajectory, spaces, name) for trajectory in items]
         for trajectory in sets[name]:

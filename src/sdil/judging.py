@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sdil.cores import computing_on, steadily
-from sdil.demonstrations import Demonstrations, pack_given
+from sdil.demonstrations import Demonstrations, check_demonstrations, pack_given
 from sdil.errors import InputError
 from sdil.files import refuse_missing
 from sdil.limits import check_fields
@@ -239,6 +239,7 @@ class AnyJudge(Protocol):
 
 def check_judge(demos: Demonstrations, judge: Any, seed: int) -> None:
     """Refuse what cannot be judged from: data, hyper-parameters or seed."""
+    check_demonstrations(demos, judge.name)
     real = getattr(judge, "real_actions", False)
     (require_vectors if real else require_vectors_and_discrete_actions)(demos.spaces, judge.name)
     check_fields(judge, judge.name)

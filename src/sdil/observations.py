@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 _ALIGNED = 8  # bytes; every number type may be viewed at such an offset
 _SMALLEST_SIDE = 8  # of a picture, in pixels
+_FLATTEN = "gymnasium.wrappers.FlattenObservation"
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,23 @@ def _walk(space: gym.Space[Any], name: str, found: list[Part]) -> None:
     else:
         raise InputError(
             f"the observation space {space}{f' of {name!r}' if name else ''} is not supported: "
-            "observations are Box, or a Dict of Box; gymnasium.wrappers.FilterObservation leaves "
-            "parts out"
+            f"observations are Box, or a Dict of Box{_instead(space, name)}"
         )
+
+
+def _instead(space: gym.Space[Any], name: str) -> str:
+    """What to do about a space that is not supported, as the end of a sentence."""
+    ways = []
+    if isinstance(space, gym.spaces.Discrete):
+        states = f"states - {space.start}".replace("- -", "+ ") if space.start else "states"
+        recorded = f"np.eye({space.n})[{states}]"
+        ways.append(f"{_FLATTEN} makes them one-hot, or {recorded} where they are recorded")
+    elif space.is_np_flattenable and not isinstance(space, gym.spaces.Box | gym.spaces.Text):
+        recorded = "gymnasium.spaces.flatten"
+        ways.append(f"{_FLATTEN} makes vectors of them, or {recorded} where they are recorded")
+    if name:
+        ways.append("gymnasium.wrappers.FilterObservation leaves parts out")
+    return f"; {'; '.join(ways)}" if ways else ""
 
 
 def has_images(space: gym.Space[Any]) -> bool:

@@ -198,10 +198,7 @@ def environment_maker(
         return _own_maker(environment)
     ids = [i for i in (environment, f"sdil/{environment}-v0") if i in gym.registry]
     if not ids and ":" not in environment:
-        ours = sorted(i for i in gym.registry if i.startswith("sdil/"))
-        raise InputError(
-            f"there is no task or Gymnasium environment {environment!r}; ours are {', '.join(ours)}"
-        )
+        raise InputError(_not_there(environment))
     name = ids[0] if ids else environment
 
     def make() -> gym.Env[Any, Any]:
@@ -211,6 +208,23 @@ def environment_maker(
             raise InputError(f"cannot make the environment {name!r}: {error}") from None
 
     return make
+
+
+def _not_there(name: str) -> str:
+    """Why there is no such environment: in Gymnasium's words where it knows of another version, or
+    of a name that is alike."""
+    alike = ""
+    try:
+        gym.spec(name)
+    except (gym.error.DeprecatedEnv, gym.error.VersionNotFound) as error:
+        return f"cannot make the environment {name!r}: {error}"
+    except gym.error.NameNotFound as error:
+        said = str(error)
+        alike = f" ({said.rstrip('.')})" if "Did you mean" in said else ""
+    except gym.error.Error:
+        pass  # it is no id at all, or nothing of that namespace is there
+    ours = ", ".join(sorted(i for i in gym.registry if i.startswith("sdil/")))
+    return f"there is no task or Gymnasium environment {name!r}{alike}; ours are {ours}"
 
 
 def _own_maker(name: str) -> Callable[[], gym.Env[Any, Any]]:
@@ -229,6 +243,12 @@ def _own_maker(name: str) -> Callable[[], gym.Env[Any, Any]]:
     return environment
 
 
+def is_ours(name: str) -> bool:
+    """Whether this is one of our environments, by its id or its task's name."""
+    ids = (name, f"sdil/{name}-v0")
+    return any(i.startswith("sdil/") and i in gym.registry for i in ids)
+
+
 def trusted_environment(named: Any, file: Path) -> str | None:
     """The environment that a file names, or None where it names none; raise unless it is ours.
 
@@ -237,8 +257,7 @@ def trusted_environment(named: Any, file: Path) -> str | None:
     """
     if named is None:
         return None
-    ours = (str(named), f"sdil/{named}-v0")
-    if isinstance(named, str) and any(i.startswith("sdil/") and i in gym.registry for i in ours):
+    if isinstance(named, str) and is_ours(named):
         return named
     shown = shlex.quote(repr(named)[1:-1] if isinstance(named, str) else repr(named))
     raise InputError(

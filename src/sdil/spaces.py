@@ -316,9 +316,19 @@ def require_vectors(spaces: Spaces, who: str) -> None:
         )
 
 
+def require_columns(action: gym.Space[Any]) -> None:
+    """Raise where an action is a real number that is no column."""
+    if isinstance(action, gym.spaces.Box) and not action.shape and action.dtype.kind == "f":
+        raise InputError(
+            "actions of shape (T,) are counted ones, whole numbers from 0, but the data has "
+            f"{action}; give real ones as (T, 1), such as actions[:, None], in a Box of shape (1,)"
+        )
+
+
 def require_known_actions(spaces: Spaces, who: str) -> None:
     """Raise where no head of ours is for these actions."""
     action = spaces.action
+    require_columns(action)
     if isinstance(action, gym.spaces.Discrete) and action.start != 0:
         raise InputError(f"{who} needs actions that count from 0, but the data has {action}")
     boxes = [leaf.space for leaf in leaves_of(action) if isinstance(leaf.space, gym.spaces.Box)]

@@ -27,8 +27,8 @@ class Trajectory:
     Those of a `Dict` are given as a dictionary of such arrays, nested as the space is, and are kept
     as rows of bytes (`sdil.pack_observations`, `sdil.unpack_observations`)."""
     actions: Array
-    """What was done. (T, *action); discrete actions are (T,) integers, those of a `Dict` or `Tuple`
-    rows of numbers (`sdil.flatten_actions`)."""
+    """What was done. (T, *action); discrete actions are (T,) integers, real ones (T, 1) or more,
+    those of a `Dict` or `Tuple` rows of numbers (`sdil.flatten_actions`)."""
     rewards: Array | None = None
     """What the environment paid. (T,), or None where unknown. Learners never read it."""
     terminated: bool = True

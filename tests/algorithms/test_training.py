@@ -18,8 +18,10 @@ from torch.nn.functional import cross_entropy
 import sdil
 from sdil import BC, Demonstrations, InputError, Judge, Trajectory
 from sdil.algorithms import JUDGES, LEARNERS, make_judge
+from sdil.algorithms.learner import check
 from sdil.demonstrations import hold_out
 from sdil.held_out import TEMPERATURES
+from sdil.judging import check_judge
 from sdil.limits import Between, allowed, fits
 from sdil.networks.encoders import Standardise
 from sdil.training import Optimisation, seeded
@@ -572,3 +574,21 @@ def test_seeding_is_local():
     with seeded(3) as again:
         pass
     assert torch.equal(generator.get_state(), again.get_state())
+
+
+@pytest.mark.parametrize("kind", [*LEARNERS.values(), *JUDGES.values()], ids=lambda kind: kind.name)
+def test_what_is_no_demonstrations_is_refused_in_a_sentence(kind, demos):
+    name = kind.name
+    not_called = r"needs Demonstrations, not the method clean_only itself; call it: clean_only\("
+    with pytest.raises(InputError, match=rf"^{name} {not_called}"):
+        kind().fit(demos.clean_only)
+    with pytest.raises(InputError, match=rf"^{name}: valid {not_called}"):
+        kind().fit(demos, valid=demos.clean_only)
+    with pytest.raises(InputError, match=rf"^{name} needs Demonstrations, not list$"):
+        kind().fit([*demos.clean])
+
+
+def test_so_it_is_by_learners_and_judges_of_ones_own(demos):
+    for checked in (check, check_judge):
+        with pytest.raises(InputError, match=r"needs Demonstrations, not the method split itself"):
+            checked(demos.split, BC(), 0)

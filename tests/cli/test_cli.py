@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 import sdil
 from sdil.algorithms import JUDGES, LEARNERS
 from sdil.cli import COMMANDS, main
+from sdil.cli.evaluate import plain_reward
 from sdil.windows import Windows
 
 
@@ -49,6 +50,34 @@ def test_the_issues_four_commands(folder, trained, capsys):
     assert "distinct starts" in text
     assert "reward x100" in text
     assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
+
+
+def test_only_rewards_of_our_tasks_are_shown_times_100(trained, capsys):
+    command = ("evaluate", trained, "--episodes", 5, "--acting", "greedy", "--env")
+    assert run(*command, "sdil/fourrooms-v0") == 0
+    assert "reward x100" in capsys.readouterr().out
+    assert run(*command, "sdil.tasks.fourrooms:FourRooms") == 0
+    text = capsys.readouterr().out
+    assert "reward" in text
+    assert "x100" not in text
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "text"),
+    [
+        (500.0, 0.0, "500 ± 0"),
+        (9.4, 0.0, "9.40 ± 0.00"),
+        (487.31, 2.14, "487.3 ± 2.1"),
+        (-1634.2, 41.7, "-1634 ± 42"),
+        (0.01234, 0.0021, "0.0123 ± 0.0021"),
+        (0.1, 1e-17, "0.100 ± 0.000"),
+        (0.0, 0.0, "0.0 ± 0.0"),
+        (7.25, None, "7.25"),
+        (float("inf"), float("nan"), "inf ± nan"),
+    ],
+)
+def test_rewards_of_any_size_have_sensible_digits(mean, error, text):
+    assert plain_reward(mean, error) == text
 
 
 def test_json_is_all_that_is_printed(folder, trained, tmp_path, capsys):

@@ -118,6 +118,9 @@ def test_leaving_out_the_right_ones_does_not_help(mixed):
     helped = did_it_help(mixed, sdil.curate(mixed, scores(-ORACLE), by="episode", keep_above=0.0))
     assert helped.verdict == "did not help"
     assert "worse than on all" in helped.sentence
+    assert (
+        "; and BC on clean alone is surely better than on clean + curated (NLL" in helped.sentence
+    )
     assert helped.recommended == "clean"
 
 
@@ -171,7 +174,10 @@ def test_where_nothing_was_dropped_there_is_nothing_to_compare(mixed):
     helped = did_it_help(mixed, sdil.curate(mixed, scores(ORACLE), keep_above=-1))
     assert list(rows_of(helped)) == ["clean", "all", "weighted"]
     assert helped.verdict == "did not help"
-    assert helped.sentence == "it did not help: nothing was dropped"
+    assert helped.sentence.startswith(
+        "it did not help: nothing was dropped; and BC on clean alone is surely better than on "
+        "clean + all noisy (NLL "
+    )
     assert helped.recommended in ("clean", "weighted")
 
 
@@ -235,11 +241,44 @@ def test_what_intervals_say(against, luck, verdict, words):
         "curated", 1.0, estimate(0.6, 0.8), estimate(0, 1), estimate(*against), estimate(*luck)
     )
     everything = Row("all", 1.0, estimate(0.7, 1.1), estimate(0, 1), None, None)
-    told, sentence = _tell({"all": everything, "curated": row}, "curated")
+    told, sentence = _tell({"all": everything, "curated": row}, "curated", None)
     assert told == verdict
     start = {"helped": "it helped: ", "did not help": "it did not help: "}
     assert sentence.startswith(start.get(verdict, "cannot tell: ") + f"BC on {LABELS['curated']}")
     assert re.search(words, sentence), sentence
+
+
+@pytest.mark.parametrize(
+    ("luck", "start", "link"),
+    [
+        ((-0.2, -0.05), "it helped: ", "; but "),
+        ((0.1, 0.2), "it did not help: ", "; and "),
+        ((-0.2, 0.1), "cannot tell: ", "; and "),
+    ],
+)
+def test_where_clean_steps_alone_are_surely_better_it_is_said(luck, start, link):
+    rows = {
+        "clean": Row("clean", 0.0, estimate(0.0, 0.1), estimate(0, 1), None, None),
+        "all": Row("all", 1.0, estimate(0.7, 1.1), estimate(0, 1), None, None),
+        "curated": Row(
+            "curated",
+            1.0,
+            estimate(0.05, 0.15),
+            estimate(0, 1),
+            estimate(-0.3, -0.1),
+            estimate(*luck),
+        ),
+    }
+    verdict, plain = _tell(rows, "curated", None)
+    for unsure in (estimate(0.0, 0.1), estimate(-0.1, -0.05), Estimate(0.05, None, None)):
+        assert _tell(rows, "curated", unsure) == (verdict, plain)
+    told, sentence = _tell(rows, "curated", estimate(0.02, 0.08))
+    assert told == verdict
+    assert plain.startswith(start)
+    assert sentence == (
+        f"{plain}{link}BC on clean alone is surely better than on clean + curated "
+        "(NLL 0.050, difference +0.050, +0.020 to +0.080)"
+    )
 
 
 @pytest.mark.slow

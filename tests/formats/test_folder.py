@@ -546,10 +546,11 @@ def test_whatever_space_is_inferred_survives(tmp_path_factory, number, seen, who
     rng = np.random.default_rng(seed)
     actions = rng.integers(0, 5, (4, *columns)) + (0 if whole else 0.3)
     observations = rng.uniform(0, 100, (5, 2))
+    counted = columns == () and (whole or np.dtype(number).kind != "f")
+    if columns == () and not counted:
+        actions = actions[:, None]  # real numbers are columns
     demos = Demonstrations([Trajectory(observations.astype(seen), actions.astype(number))])
-    if columns == ():
-        counted = whole or np.dtype(number).kind != "f"
-        assert isinstance(demos.spaces.action, gym.spaces.Discrete) == counted
+    assert isinstance(demos.spaces.action, gym.spaces.Discrete) == counted
     folder = tmp_path_factory.mktemp("inferred") / "d"
     save_demonstrations(demos, folder)
     loaded = load_demonstrations(folder)
@@ -564,7 +565,7 @@ def test_whatever_space_is_inferred_survives(tmp_path_factory, number, seen, who
     [
         Spaces(gym.spaces.Box(-1, 1, (), np.float32), gym.spaces.Discrete(3, dtype=np.int32)),
         Spaces(gym.spaces.Box(0, 1, (), bool), gym.spaces.Box(-np.inf, np.inf, (), np.int16)),
-        Spaces(gym.spaces.Discrete(2), gym.spaces.Box(0, np.inf, (), np.float64)),
+        Spaces(gym.spaces.Discrete(2), gym.spaces.Box(0, 9, (), np.int64)),
     ],
 )
 def test_spaces_of_single_numbers_survive(tmp_path, spaces):

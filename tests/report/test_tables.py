@@ -68,6 +68,31 @@ def test_means_and_what_is_not_there():
         assert notes(nothing)[0].startswith("1 of 1 cells")
 
 
+OWN = "my_module:task"
+
+
+def test_rewards_of_tasks_of_ones_own_are_shown_as_they_are():
+    whole = results(tasks=(OWN,))
+    assert mean_text(whole, "BC", OWN, "reward") == "0.523 ± 0.025"
+    assert mean_text(whole, "BC", OWN, "acc") == "90.0 ± 0.0"
+    against = {c.row: c for c in comparisons(whole)}
+    assert against["BC"].difference.value == pytest.approx(0.2)
+    assert against["BC"].verdict == "better"
+    made = {t.title.partition(": ")[2]: t for t in tables(whole)}
+    rewards = made["reward in the environment; success x100"]
+    assert rewards.rows[0][1] == "0.523 ± 0.025"
+    assert rewards.rows[0][2].startswith("0.52")
+    assert made["SDIL against each, reward, by seed"].rows[0][1].startswith("+0.200 (")
+    on_axis = results("share", (0.5, 1.0), (OWN, "fourrooms"))
+    titles = [t.title for t in tables(on_axis)]
+    assert any(t.startswith(OWN) and "reward by share" in t for t in titles)
+    assert any(t.startswith("fourrooms") and "reward x100 by share" in t for t in titles)
+    assert {f["ylabel"] for f in curves_of(on_axis).values()} == {"reward", "reward x100"}
+    together = tables(results(tasks=(OWN, "fourrooms")))[-1]
+    assert together.title.endswith("together: reward, stratified bootstrap")
+    assert together.rows[0][1].startswith("0.5")
+
+
 def test_verdicts_and_the_first_lines():
     against = {c.row: c for c in comparisons(results())}
     assert against["BC"].verdict == "better"

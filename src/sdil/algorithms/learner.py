@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, check_demonstrations
 from sdil.errors import InputError
 from sdil.limits import check_fields
 from sdil.observations import is_vector
@@ -77,6 +77,7 @@ def trains_eyes(learner: Any, demos: Demonstrations) -> bool:
 
 def check(demos: Demonstrations, learner: Learner, seed: int) -> None:
     """Refuse what cannot be trained: data, hyper-parameters or seed."""
+    check_demonstrations(demos, learner.name)
     require = require_vectors if learner.real_actions else require_vectors_and_discrete_actions
     if trains_eyes(learner, demos):
         require = require_known_actions

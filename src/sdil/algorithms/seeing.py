@@ -17,7 +17,7 @@ import gymnasium as gym
 
 from sdil.algorithms.learner import trains_eyes
 from sdil.cores import computing_on
-from sdil.demonstrations import Demonstrations
+from sdil.demonstrations import Demonstrations, check_demonstrations
 from sdil.errors import InputError
 from sdil.judging import FittedJudge
 from sdil.networks.observing import Features, ObservationEncoder
@@ -53,6 +53,9 @@ def takes_images(kind: Kind) -> Kind:
         device: str | None = None,
         **named: Any,
     ) -> Any:
+        check_demonstrations(demos, self.name)
+        if named.get("valid") is not None:
+            check_demonstrations(named["valid"], f"{self.name}: valid")
         with computing_on(device):
             given = encoder is not None or features is not None
             if given and not needs_encoder(demos):

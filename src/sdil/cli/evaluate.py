@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -84,7 +85,7 @@ def evaluate(
     from sdil.cli.answers import data_for
     from sdil.evaluation.floors import UNIFORM, blind_policies, floors_on
     from sdil.evaluation.rollout import evaluate as run_episodes
-    from sdil.simulators import trusted_environment
+    from sdil.simulators import is_ours, trusted_environment
 
     check_seed(seed)
     set_threads(threads)
@@ -156,12 +157,13 @@ def evaluate(
         print_json(answer)
         return
     if ran:
+        ours = is_ours(answer["environment"]["id"])
         print_table(
             f"{run}: {policy.learner}",
-            ["acting", "reward x100", "success, %", "mean length"],
+            ["acting", "reward x100" if ours else "reward", "success, %", "mean length"],
             [
-                *[[_marked(label, policy), *describe(each)] for label, each in ran.items()],
-                *[[f"beside it: {label}", *describe(each)] for label, each in beside.items()],
+                *[[_marked(label, policy), *describe(each, ours)] for label, each in ran.items()],
+                *[[f"beside it: {label}", *describe(each, ours)] for label, each in beside.items()],
             ],
         )
         run_through = [each for each in ran.values() if not each.exact]
@@ -227,11 +229,11 @@ def summarise(result: Evaluation) -> dict[str, Any]:
     return {name: getattr(result, name) for name in fields if name != "episodes"}
 
 
-def describe(result: Evaluation) -> list[str]:
-    """Reward, success and length, as a row of a table."""
+def describe(result: Evaluation, ours: bool) -> list[str]:
+    """Reward, success and length, as a row of a table; the reward x100 where the task is ours."""
     if result.exact:
         return [
-            f"{100 * result.reward_mean:.2f}",
+            f"{100 * result.reward_mean:.2f}" if ours else plain_reward(result.reward_mean),
             f"{100 * (result.success_rate or 0.0):.2f}",
             f"{result.length_mean:.1f}",
         ]
@@ -239,8 +241,21 @@ def describe(result: Evaluation) -> list[str]:
     if result.success_rate is not None and result.success_interval is not None:
         low, high = result.success_interval
         success = f"{100 * result.success_rate:.1f} ({100 * low:.1f}-{100 * high:.1f})"
-    reward = f"{100 * result.reward_mean:.1f} ± {100 * result.reward_sem:.1f}"
+    mean, error = result.reward_mean, result.reward_sem
+    reward = f"{100 * mean:.1f} ± {100 * error:.1f}" if ours else plain_reward(mean, error)
     return [reward, success, f"{result.length_mean:.1f}"]
+
+
+def plain_reward(mean: float, error: float | None = None) -> str:
+    """A reward of any size, to two digits of its standard error; without one to three of its
+    own."""
+    if not math.isfinite(mean) or not math.isfinite(error or 0.0):
+        return f"{mean} ± {error}"
+    sure = error is None or error <= 1e-9 * abs(mean)  # what rounding leaves is no error
+    least = abs(mean) / 10 if error is None or sure else error
+    digits = min(max(0, 1 - math.floor(math.log10(least))), 12) if least else 1
+    shown = f"{mean:.{digits}f}"
+    return shown if error is None else f"{shown} ± {error:.{digits}f}"
 
 
 def _entries_of(data: str) -> tuple[str, ...]:

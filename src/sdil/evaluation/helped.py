@@ -171,7 +171,8 @@ def did_it_help(
         )
         for name in weights
     }
-    told = _tell(rows, "weighted" if curated.by == "weights" else "curated")
+    chosen = "weighted" if curated.by == "weights" else "curated"
+    told = _tell(rows, chosen, minus(chosen if chosen in nll else "all", "clean"))
     best = _recommend(nll)
     error_in: ErrorIn = "shares" if demos.spaces.listed else "standard deviations"
     power = None if way is None else way.exponent
@@ -273,8 +274,25 @@ def left_at_random(stretches: Array, dropped: int, rng: np.random.Generator) -> 
     return np.repeat(left, stretches)
 
 
-def _tell(rows: dict[str, Row], chosen: str) -> tuple[Verdict, str]:
-    """The verdict on a row, and a sentence."""
+def _tell(rows: dict[str, Row], chosen: str, minus_clean: Estimate | None) -> tuple[Verdict, str]:
+    """The verdict on a row, and a sentence: it also says where clean steps alone are surely better.
+
+    `minus_clean` is the row's NLL minus that of `clean`, paired by group (that of `all`, where
+    nothing was dropped).
+    """
+    verdict, sentence = _verdict(rows, chosen)
+    if minus_clean is None or _ends(minus_clean)[0] <= 0:
+        return verdict, sentence
+    link = "; but" if verdict == "helped" else "; and"
+    learned = LABELS[chosen if chosen in rows else "all"]
+    return verdict, (
+        f"{sentence}{link} BC on {LABELS['clean']} is surely better than on {learned} "
+        f"(NLL {rows['clean'].nll.value:.3f}, difference {_show(minus_clean)})"
+    )
+
+
+def _verdict(rows: dict[str, Row], chosen: str) -> tuple[Verdict, str]:
+    """The verdict on a row, and a sentence with its figures."""
     row, everything = rows.get(chosen), rows["all"]
     if row is None or row.minus_all is None or row.minus_random is None:
         return "did not help", "it did not help: nothing was dropped"

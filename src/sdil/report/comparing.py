@@ -19,6 +19,7 @@ from sdil.evaluation.comparisons import (
     probability_of_improvement,
     verdict,
 )
+from sdil.named import is_import_path
 from sdil.spaces import Array
 from sdil.studies.grid import Results
 
@@ -84,9 +85,19 @@ class Comparison:
         return verdict(self.difference)
 
 
-def scale(measure: str) -> float:
-    """Shares and rewards are shown x100."""
-    return 1.0 if measure in _AS_IT_IS else 100.0
+def scale(measure: str, task: str) -> float:
+    """Shares and rewards are shown x100, but not rewards of somebody's own task."""
+    return 1.0 if measure in _AS_IT_IS or is_plain(measure, task) else 100.0
+
+
+def is_plain(measure: str, *tasks: str) -> bool:
+    """Whether these are rewards that are shown as they are: of a task of somebody's own."""
+    return measure.startswith("reward") and any(is_import_path(task) for task in tasks)
+
+
+def digits_of(measure: str, *tasks: str) -> int:
+    """After the point."""
+    return 3 if is_plain(measure, *tasks) else 1
 
 
 def compared_measures(results: Results, task: str) -> list[str]:
@@ -168,7 +179,7 @@ def _compare(
     results: Results, task: str, measure: str, row: str, points: Sequence[Any]
 ) -> Comparison | None:
     """By seed, in the mean over these points; None where nothing can be compared."""
-    study, factor = results.study, scale(measure)
+    study, factor = results.study, scale(measure, task)
     ours, theirs = (_over(results, each, task, measure, points) for each in (study.champion, row))
     if not ours or not theirs:
         return None

@@ -39,7 +39,7 @@ def curves_of(results: Results) -> dict[str, dict[str, Any]]:
             made[f"{study.name} ({task})"] = {
                 "x": points,
                 "xlabel": str(study.axis),
-                "ylabel": f"{NAMES[measure]} x{scale(measure):g}".removesuffix(" x1"),
+                "ylabel": f"{NAMES[measure]} x{scale(measure, task):g}".removesuffix(" x1"),
                 "series": series,
             }
     return made

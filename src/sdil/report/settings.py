@@ -39,7 +39,7 @@ class Panel:
     @property
     def unit(self) -> str:
         """What is measured, and how often it is taken."""
-        return f"{NAMES[self.measure]} x{scale(self.measure):g}".removesuffix(" x1")
+        return f"{NAMES[self.measure]} x{scale(self.measure, self.task):g}".removesuffix(" x1")
 
     @property
     def ceiling(self) -> bool:
@@ -48,7 +48,7 @@ class Panel:
 
     def at_top(self, rows: Collection[str]) -> bool:
         """Whether these rows, of those there are, are at most a hair below the expert, or 100."""
-        if scale(self.measure) != 100.0:
+        if scale(self.measure, self.task) != 100.0:
             return False
         top = 100.0 if self.expert is None else self.expert
         return all(value >= top - HAIR for row in rows for value in self.values(row))
@@ -75,7 +75,7 @@ def panels_of(results: Results, experts: Mapping[str, float]) -> list[Panel]:
             if rows:
                 best_first = sorted(rows, key=lambda row: _rank(rows[row], measure))
                 ordered = {row: rows[row] for row in best_first}
-                expert = None if earned is None else scale(measure) * earned
+                expert = None if earned is None else scale(measure, task) * earned
                 made.append(Panel(task, setting, measure, points, ordered, expert))
     return made
 
@@ -118,7 +118,7 @@ def estimate(results: Results, row: str, task: str, measure: str, at: Any) -> Es
     values = results.values(row, task, measure, at)
     if not values:
         return None
-    column = scale(measure) * np.array([values[seed] for seed in sorted(values)])[:, None]
+    column = scale(measure, task) * np.array([values[seed] for seed in sorted(values)])[:, None]
     return bootstrap(interquartile_mean, column)
 
 

@@ -20,6 +20,7 @@ from matplotlib.ticker import MaxNLocator
 from sdil.evaluation.comparisons import interquartile_mean, profile_band
 from sdil.files import new_file
 from sdil.report.canvas import INK, follow_scheme, styled
+from sdil.report.comparing import is_plain
 from sdil.report.curves import draw_curve
 from sdil.report.settings import SETTINGS, Panel, panels_of, setting_of, short_name
 from sdil.report.tables import together
@@ -250,6 +251,7 @@ def _profiles(study: Study, tasks: list[str], chosen: dict[str, dict[str, Array]
     every = [row for rows in chosen.values() for row in rows]
     runs = np.concatenate([each.ravel() for rows in chosen.values() for each in rows.values()])
     thresholds = np.linspace(runs.min() - 0.01, runs.max() + 0.01, 201)  # where they differ
+    times = 1 if is_plain("reward", *tasks) else 100
     figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
     axes = figure.subplots(1, len(chosen), squeeze=False, sharex=True, sharey=True)[0]
     for ax, (setting, rows) in zip(axes, chosen.items(), strict=True):
@@ -257,11 +259,11 @@ def _profiles(study: Study, tasks: list[str], chosen: dict[str, dict[str, Array]
         for row, scores in rows.items():
             look = _style(study, row, every) | {"marker": "", "label": short_name(row, setting)}
             middle, low, high = profile_band(scores, thresholds)
-            ax.plot(100 * thresholds, middle, **look)
+            ax.plot(times * thresholds, middle, **look)
             band = {"color": look["color"], "alpha": 0.12, "linewidth": 0}
-            ax.fill_between(100 * thresholds, low, high, **band)
+            ax.fill_between(times * thresholds, low, high, **band)
         ax.set_title(setting, fontweight="normal")
-        ax.set_xlabel("reward x100, " + ", ".join(tasks))
+        ax.set_xlabel(f"reward{'' if times == 1 else ' x100'}, " + ", ".join(tasks))
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), fontsize=8.5, handlelength=1.4)
     axes[0].set_ylabel("share of runs above it")
     return figure

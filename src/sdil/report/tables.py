@@ -26,6 +26,8 @@ from sdil.report.comparing import (
     column,
     compared_measures,
     comparisons,
+    digits_of,
+    is_plain,
     scale,
 )
 from sdil.report.rendering import TextTable
@@ -85,13 +87,14 @@ def _of_methods(results: Results, task: str) -> list[TextTable]:
         ways = [w for w in _MORE_WAYS if any(results.values(r, task, w) for r in rows)]
         made.append(
             TextTable(
-                f"{title}: reward in the environment, x100",
+                f"{title}: reward in the environment"
+                + ("; success x100" if is_plain(measure, task) else ", x100"),
                 ("method", "greedy", "IQM (95%)", "success (95%)", *(NAMES[w] for w in ways)),
                 tuple(
                     (
                         r,
                         mean_text(results, r, task, "reward"),
-                        _iqm_text(results.values(r, task, "reward")),
+                        _iqm_text(results.values(r, task, "reward"), task),
                         _success_text(results, r, task),
                         *(mean_text(results, r, task, w) for w in ways),
                     )
@@ -125,7 +128,7 @@ def _of_curve(results: Results, task: str) -> list[TextTable]:
     if measure in WAYS:
         ways = compared_measures(results, task)
         first = TextTable(
-            f"{title}: reward x100 by {axis}",
+            f"{title}: reward{'' if is_plain('reward', task) else ' x100'} by {axis}",
             (axis.partition(",")[0], "method", *(WAYS[way] for way in ways)),
             tuple(
                 (f"{at:g}", r, *(mean_text(results, r, task, way, at) for way in ways))
@@ -183,7 +186,8 @@ def _against_each(results: Results, task: str, title: str) -> list[TextTable]:
         else:
             texts = tuple(_short_text(found.get(m)) for m in measures)
         rows.append((*where, row, *texts))
-    heading = f"{title}: {name} against each, {told} x100, by seed"
+    times = "" if is_plain(measures[0], task) else " x100"
+    heading = f"{title}: {name} against each, {told}{times}, by seed"
     return [TextTable(heading, (*axis, "against", *columns), tuple(rows), len(axis) + 1)]
 
 
@@ -210,6 +214,8 @@ def _over_all_tasks(results: Results) -> list[TextTable]:
     tasks = [t for t in _begun(results) if study.measure_of(t) == "reward"]
     scores = {row: together(results, row, tasks) for row in study.rows}
     ours = scores.get(study.champion)
+    digits = digits_of("reward", *tasks)
+    times = 1.0 if is_plain("reward", *tasks) else 100.0
     rows = []
     for row, theirs in scores.items():
         if theirs is None:
@@ -217,8 +223,9 @@ def _over_all_tasks(results: Results) -> list[TextTable]:
         chance = "-"
         if ours is not None and row != study.champion:
             chance = _interval(bootstrap(probability_of_improvement, ours, theirs), 2, 1.0)
-        rows.append((row, _interval(bootstrap(interquartile_mean, theirs), 1, 100.0), chance))
-    title = f"{', '.join(tasks)} together: reward x100, stratified bootstrap"
+        rows.append((row, _interval(bootstrap(interquartile_mean, theirs), digits, times), chance))
+    told = "reward" if times == 1.0 else "reward x100"
+    title = f"{', '.join(tasks)} together: {told}, stratified bootstrap"
     columns = ("method", "IQM (95%)", f"P({study.champion} better) (95%)")
     return [TextTable(title, columns, tuple(rows))] if rows and len(tasks) > 1 else []
 
@@ -239,13 +246,17 @@ def mean_text(results: Results, row: str, task: str, measure: str, at: Any = Non
     if not values:
         states = [f.state for f in found if f.state != "done"]
         return states[0] if states else "-"
-    mean, deviation = mean_and_deviation(column(values)[:, 0] * scale(measure))
-    text = f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
+    mean, deviation = mean_and_deviation(column(values)[:, 0] * scale(measure, task))
+    n = digits_of(measure, task)
+    text = f"{mean:.{n}f}" if deviation is None else f"{mean:.{n}f} ± {deviation:.{n}f}"
     return text if len(values) == len(found) else f"{text} ({len(values)} of {len(found)})"
 
 
-def _iqm_text(values: Mapping[int, float]) -> str:
-    return _interval(bootstrap(interquartile_mean, column(values)), 1, 100.0) if values else "-"
+def _iqm_text(values: Mapping[int, float], task: str) -> str:
+    if not values:
+        return "-"
+    found = bootstrap(interquartile_mean, column(values))
+    return _interval(found, digits_of("reward", task), scale("reward", task))
 
 
 def _success_text(results: Results, row: str, task: str) -> str:
@@ -264,8 +275,9 @@ def _success_text(results: Results, row: str, task: str) -> str:
 
 def _comparison_text(comparison: Comparison) -> tuple[str, str, str]:
     difference, probability = comparison.difference, comparison.probability
+    digits = digits_of(comparison.measure, comparison.task)
     return (
-        "-" if difference is None else _interval(difference, 1, 1.0, sign="+"),
+        "-" if difference is None else _interval(difference, digits, 1.0, sign="+"),
         "-" if probability is None else f"{probability:.2f}",
         comparison.verdict,
     )
@@ -276,7 +288,8 @@ def _short_text(comparison: Comparison | None) -> str:
         return "-"
     said = comparison.verdict
     end = "" if said == CANNOT_TELL else f" {said}"
-    return _interval(comparison.difference, 1, 1.0, sign="+") + end
+    digits = digits_of(comparison.measure, comparison.task)
+    return _interval(comparison.difference, digits, 1.0, sign="+") + end
 
 
 def _interval(estimate: Estimate, digits: int, factor: float, *, sign: str = "") -> str:
