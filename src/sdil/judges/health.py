@@ -97,9 +97,9 @@ class Health:
             )
         if self.drops_most:
             found.append(
-                f"{self.threshold:g} is no line between good and bad steps here: most of what clean "
-                "demonstrators do is under it. Scores still rank steps: weigh by them (sdil curate "
-                "--weights), or keep those above a lower threshold"
+                f"{self.threshold:g} is no line between good and bad steps here: most of what "
+                "clean demonstrators do is under it. Scores still rank steps: weigh by them (sdil "
+                "curate --weights), or keep those above a lower threshold"
             )
         if self.collapsed:
             found.append(
