@@ -294,9 +294,12 @@ def test_ties_and_few_values_are_weighed_as_counting_weighs_them():
     used = sorted({int((edges <= v).sum()) for v in noisy[0]})
     empty = [b for b in range(10) if b not in used]
     assert empty[0] < used[0]
-    assert (np.diff(found) > 0).all()  # an empty bin is worth what those beside it are
-    between = np.interp(empty, used, found[used] - 1e-3 * np.array(used))
-    np.testing.assert_allclose(found[empty] - 1e-3 * np.array(empty), between)
+    assert (np.diff(found) > 0).all()
+    for b in empty:  # worth nothing, but no more than one that is higher, and no less than a lower
+        lower = [found[u] - 1e-3 * u for u in used if u < b]
+        higher = [found[u] - 1e-3 * u for u in used if u > b]
+        expected = min(max([0.0, *lower]), *higher, np.inf)
+        assert found[b] == pytest.approx(expected + 1e-3 * b)
 
 
 def test_the_surest_mistakes_are_no_better_than_mild_ones_where_bins_are_empty():

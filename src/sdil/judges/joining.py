@@ -41,8 +41,7 @@ def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> 
 
     Bins hold equal numbers of noisy steps (N,). Expectation-maximisation over the noisy steps,
     begun at the mean of their ranks; clean steps (R,) are good. Within a signal more is never
-    worse, in bins that are empty here neither: where values are alike here, those that are told by
-    other networks later need not be.
+    worse.
     """
     from scipy.stats import rankdata
     from sklearn.isotonic import IsotonicRegression
@@ -68,13 +67,23 @@ def weigh_signals(clean: list[Array], noisy: list[Array], good_share: float) -> 
             bad = np.bincount(of_noisy[tells], (1 - p)[tells], N_BINS) + _FEW * share
             used = share > 0
             ratio = np.log(good[used] / good.sum()) - np.log(bad[used] / bad.sum())
-            in_use = np.flatnonzero(used)
-            fitted = IsotonicRegression().fit_transform(in_use, ratio, sample_weight=share[used])
-            found = np.interp(np.arange(N_BINS), in_use, fitted)  # empty bins as those beside them
+            found = np.zeros(N_BINS)
+            found[used] = IsotonicRegression().fit_transform(
+                np.flatnonzero(used), ratio, sample_weight=share[used]
+            )
+            found[~used] = _between_neighbours(found, used)
             log_odds[i] = _TRUST * found + _STEEP * np.arange(N_BINS)
             total += np.where(tells, log_odds[i][of_noisy], 0.0)
         p = 1.0 / (1.0 + np.exp(-total))
     return log_odds
+
+
+def _between_neighbours(found: Array, used: Array) -> Array:
+    """What empty bins are worth: nothing, as far as those that are `used` beside them allow. Where
+    values are alike here, those that other networks tell later need not be."""
+    at_least = np.maximum.accumulate(np.where(used, found, -np.inf))
+    at_most = np.minimum.accumulate(np.where(used, found, np.inf)[::-1])[::-1]
+    return np.asarray(np.clip(0.0, at_least[~used], at_most[~used]))
 
 
 def how_far_apart(said: Array) -> float:
