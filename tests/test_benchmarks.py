@@ -65,10 +65,16 @@ SMALLEST = {
         "--earning BC",
         8,
     ),
+    "tuned": (
+        "--tasks fourrooms --clean 5 --noisy 5 --trials 1 --seeds 0 --tuning-seeds 600 --workers 1",
+        5,
+    ),
     "imitation_peers": ("--no-peers --only bc --clean 5 --seeds 0 --episodes 5", 1),
 }
 """Options, and how many rows they measure."""
-NEEDS_DATA = {"mimic_scaling", "human_play", "predicting", "pusht", "never_wrong"}
+NEEDS_DATA = {
+    *("mimic_scaling", "human_play", "predicting", "pusht", "pusht_policies", "never_wrong"),
+}
 
 
 def test_every_script_is_run_here() -> None:
