@@ -32,10 +32,9 @@ def table(tmp_path, monkeypatch):
 
 
 def proposed(said: str) -> list[str]:
-    """The words of the last command that was printed."""
-    text = said.replace("\\\n", " ")
-    (line,) = [line for line in text.splitlines() if line.startswith("  sdil ")][-1:]
-    return shlex.split(line)[1:]
+    """The words of the command that measures what was trained."""
+    _, command = said.splitlines()[-1].split("measure it with: sdil ")
+    return shlex.split(command)
 
 
 @pytest.mark.filterwarnings("ignore:one clean trajectory")

@@ -114,8 +114,9 @@ def test_next_observations_of_other_rows_are_refused(tmp_path, capsys):
         sdil.read(path, clean="4")
     assert sdil.read(path, clean="4", features="obs_x").noisy[0].observations.shape == (10, 1)
     assert main(["inspect", str(path)]) == 0
-    assert "odd: " in (said := capsys.readouterr().out)
-    assert "episode '7', step 3, column next_obs_y" in " ".join(said.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "odd: " in said
+    assert "episode '7', step 3, column next_obs_y" in said
 
 
 def test_only_the_last_next_observation_is_needed(tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from sdil.cli.chosen import nearby
-from sdil.cli.console import parse, print_command, print_json, print_wrapped
+from sdil.cli.console import parse, plain, print_json, print_wrapped
 from sdil.cli.fitting import (
     Actions,
     Clean,
@@ -212,15 +212,9 @@ def _report(done: Finished, json: bool, verbose: bool) -> None:
     if floor is not None:
         complain(f"warning: {floor}")
     noted, out = read_run(done.folder), shlex.quote(str(done.folder))
-    if noted["environment"]:
-        print_wrapped(f"written to {done.folder}; measure it with:")
-        print_command(f"sdil evaluate {out}")
-        return
-    print_wrapped(  # records have no environment
-        f"written to {done.folder}; measure it on what it learned from with the following, or on "
-        "other clean episodes, which says more, with another --data or --clean:"
-    )
-    print_command(f"sdil evaluate {out} --data {shlex.quote(nearby(noted['data']))}")
+    # records have no environment: on what it learned from, unless others are named
+    on = "" if noted["environment"] else f" --data {shlex.quote(nearby(noted['data']))}"
+    print(plain(f"written to {done.folder}; measure it with: sdil evaluate {out}{on}"))
 
 
 def _answer(done: Finished) -> dict[str, Any]:
