@@ -6,10 +6,10 @@
 Clean are the 40 quickest episodes, noisy the other 166, as in `pusht.py`. The same learner, BC as
 it is, learns from the clean ones, from all, from what curating by segments keeps, and from all but
 as many steps, dropped at random in stretches of the same kind. "Weighted" is scored BC, which
-weighs steps as the judge is trusted; SDIL stands beside it. Each policy starts from the same 50
-places, and what counts is the most of the target that an episode ever covered, on average.
-`did_it_help` recommends one of the first four before anybody acts. Needs gym-pusht
-(docs/control.md).
+weighs steps as the judge is trusted and stands for the weights that are recommended, which no
+learner takes; SDIL stands beside it. Each policy starts from the same 50 places, and what counts is
+the most of the target that an episode ever covered, on average. `did_it_help` recommends one of the
+first four before anybody acts. Needs gym-pusht (docs/control.md).
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ the paper's forms but for the bound of `L_adv`, `SDIL.released()` those of the a
 - Where looking back helps to predict clean groups, `pi_low` also sees the embedding that a skill
   stands for (`low_level`); in the paper the past reaches it through the skill alone.
 - Actions are predicted by all skills, each as probable as it is, not by the likeliest alone.
+- With `chunk`, off by default, `pi_ahead` says what follows, and learns while all is refined.
 """
 
 from __future__ import annotations
